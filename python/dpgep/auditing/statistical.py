@@ -17,6 +17,7 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -243,11 +244,11 @@ def audit(
         draw = lambda data, side, run: mechanism(data)  # noqa: E731
     parts: list[int] = []
     if low_bits:
-        read: Callable[[Any, str], Any] = _published_numbers(statistic, parts)
+        read: Callable[[Any, str], Any] = partial(_published_numbers, statistic, parts)
     elif statistic is None:
         raise TypeError("statistic=None requires released=True and a mechanism that returns problems: give a statistic")
     else:
-        read = _one_number(statistic)
+        read = partial(_one_number, statistic)
     samples = _samples(draw, (first, second), read, runs, progress)
     return audit_samples(
         *samples,
@@ -464,32 +465,25 @@ def _samples(
     return samples
 
 
-def _one_number(statistic: Statistic) -> Callable[[Any, str], float]:
-    def read(output: Any, which: str) -> float:
-        value = statistic(output)
-        try:
-            number = float(value)
-        except (TypeError, ValueError):
-            raise TypeError(f"statistic must return one number, got {type(value).__name__}") from None
-        if not math.isfinite(number):
-            raise ValueError(f"statistic returned {number} in {which}: it must be finite")
-        return number
-
-    return read
+def _one_number(statistic: Statistic, output: Any, which: str) -> float:
+    value = statistic(output)
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"statistic must return one number, got {type(value).__name__}") from None
+    if not math.isfinite(number):
+        raise ValueError(f"statistic returned {number} in {which}: it must be finite")
+    return number
 
 
-def _published_numbers(statistic: Statistic | None, parts: list[int]) -> Callable[[Any, str], Values]:
+def _published_numbers(statistic: Statistic | None, parts: list[int], output: Any, which: str) -> Values:
     """The numbers published in a run, in one vector; ``parts`` gets the lengths of the arrays they come from."""
-
-    def read(output: Any, which: str) -> Values:
-        arrays = numbers_in(output if statistic is None else statistic(output))
-        lengths = [len(array) for array in arrays]
-        parts.extend([] if parts else lengths)
-        if not lengths or lengths != parts:
-            raise ValueError(
-                f"low_bits needs arrays of the same lengths from every run: {which} gave lengths {lengths}, the first "
-                f"{parts}; give a statistic that selects arrays"
-            )
-        return np.concatenate(arrays)
-
-    return read
+    arrays = numbers_in(output if statistic is None else statistic(output))
+    lengths = [len(array) for array in arrays]
+    parts.extend([] if parts else lengths)
+    if not lengths or lengths != parts:
+        raise ValueError(
+            f"low_bits needs arrays of the same lengths from every run: {which} gave lengths {lengths}, the first "
+            f"{parts}; give a statistic that selects arrays"
+        )
+    return np.concatenate(arrays)

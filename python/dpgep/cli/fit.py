@@ -138,10 +138,10 @@ def _problem(data: Data, options: argparse.Namespace, paying: Paying) -> Problem
 
 def _answer(problem: Any, options: argparse.Namespace, paying: Paying) -> dpgep.Solution | dpgep.Release:
     common = {"budget": paying.budget, "seed": options.seed, **paying.part}
-    sparse = {} if options.model == "release" or options.sparsity is None else {"sparsity": options.sparsity}
     if options.model == "release":
         found: dpgep.Release = dpgep.release(problem, n_threads=options.threads, **common)
         return found
+    sparse = {} if options.sparsity is None else {"sparsity": options.sparsity}
     return dpgep.solve(problem, n_components=options.n_components, n_threads=options.threads, **common, **sparse)
 
 

@@ -88,6 +88,7 @@ class Aggregator:
         self, dim: int, bound: float, epsilon: float, delta: float | None = None, *, records_per_person: int = 1
     ) -> None:
         self.mechanism: LocalMechanism = calibrate(dim, bound, epsilon, delta, records_per_person=records_per_person)
+        self._model = PcaModel(self.mechanism.dim, center=False)
         self.n_reports = 0
         self.seeded = False
         # low and high limbs
@@ -237,10 +238,6 @@ class Aggregator:
     def _component_count(self, n_components: Any) -> int:
         d = self.mechanism.dim
         return d if n_components is None else require_count("n_components", n_components, largest=d)
-
-    @property
-    def _model(self) -> PcaModel:
-        return PcaModel(self.mechanism.dim, center=False)
 
     def _solution(self, result: MethodResult, method: str) -> Solution:
         mechanism, n = self.mechanism, self.n_reports

@@ -140,7 +140,15 @@ def sparse_eigenvectors(
     ValueError : arguments outside these ranges.
     numpy.linalg.LinAlgError : B + ridge I is not positive definite on some support: pass a larger ridge.
     """
-    _check(a, b, sparsity, n_components, ridge, separate_supports, level, views)
+    check_pair(a, b, n_components, ridge)
+    least, d = 1 if separate_supports else n_components, len(a)
+    if isinstance(sparsity, tuple):
+        wide = [view.stop - view.start for view in views]
+        if len(sparsity) != len(wide) or not all(least <= n <= most for n, most in zip(sparsity, wide, strict=True)):
+            raise ValueError(f"sparsity must be {least} or more features of each view, at most {wide}, got {sparsity}")
+    elif sparsity != "auto" and not least <= (whole_number(sparsity) or 0) <= d:
+        raise ValueError(f'sparsity must be "auto" or a whole number between {least} and d = {d}, got {sparsity!r}')
+    require_share("level", level)
     if sparsity == "auto" and residual_deviation is None:
         raise ValueError('sparsity="auto" needs residual_deviation: the noise determines which coordinates stand out')
 
@@ -176,29 +184,6 @@ def sparse_solution(
             raise
         least, b = max(ridge, public_ridge(pair.noise_level), pair.rounding), positive_part(pair.b.copy())
         return sparse_eigenvectors(pair.a, b, sparsity, n_components, ridge=least, **options)
-
-
-def _check(
-    a: Matrix,
-    b: Matrix | None,
-    sparsity: object,
-    k: int,
-    ridge: float,
-    separate: bool,
-    level: float,
-    views: Sequence[slice],
-) -> None:
-    check_pair(a, b, k, ridge)
-    least = 1 if separate else k
-    if isinstance(sparsity, tuple):
-        wide = [view.stop - view.start for view in views]
-        if len(sparsity) != len(wide) or not all(least <= n <= d for n, d in zip(sparsity, wide, strict=True)):
-            raise ValueError(f"sparsity must be {least} or more features of each view, at most {wide}, got {sparsity}")
-    elif sparsity != "auto" and not least <= (whole_number(sparsity) or 0) <= len(a):
-        raise ValueError(
-            f'sparsity must be "auto" or a whole number between {least} and d = {len(a)}, got {sparsity!r}'
-        )
-    require_share("level", level)
 
 
 # the best support, and whether each component on it stands out of the noise; None where that was not asked

@@ -274,7 +274,5 @@ class Components(Projection):
         found = solution.diagnostics
         if isinstance(found, ReleaseDiagnostics) and found.support is None:
             total = float(found.spectrum[: solution.model.max_components].sum())
-            shares = (
-                found.spectrum[: solution.n_components] / total if total > 0 else np.full(solution.n_components, np.nan)
-            )
+            shares = found.spectrum[: solution.n_components] / (total if total > 0 else np.nan)
             self.explained_variance_ratio_ = shares

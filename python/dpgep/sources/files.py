@@ -74,7 +74,7 @@ class CsvFiles(ArrowTable):
         csv = pyarrow(".csv")
         # pyarrow's scan of a data set parses ahead of what uses the rows, without a limit; with threads, this reader
         # does so by a block for each processor, and is no faster
-        reading = _reading(use_threads=False)
+        reading = csv.ReadOptions(block_size=_BLOCK, use_threads=False)
         types = csv.ConvertOptions(
             include_columns=names, column_types={name: self.schema.field(name).type for name in names}
         )
@@ -85,8 +85,9 @@ class CsvFiles(ArrowTable):
     def _inspected(self, separator: str) -> Any:
         """The schema of the first file; all must have its names."""
         csv, schemas = pyarrow(".csv"), []
+        reading = csv.ReadOptions(block_size=_BLOCK)
         for file in self._files:
-            with self._values_withheld(file), csv.open_csv(file, _reading(), _parsing(separator)) as reader:
+            with self._values_withheld(file), csv.open_csv(file, reading, _parsing(separator)) as reader:
                 schemas.append(reader.schema)
                 reader.schema.names  # noqa: B018  # of another encoding, refused as the file is opened
         for file, schema in zip(self._files, schemas, strict=True):
@@ -133,10 +134,6 @@ def _joined(batches: Iterable[Any]) -> Iterator[Any]:
         if begun and (batch is None or sum(each.nbytes for each in begun) >= BATCH_BYTES):
             yield from pyarrow().Table.from_batches(begun).combine_chunks().to_batches()
             begun = []
-
-
-def _reading(*, use_threads: bool = True) -> Any:
-    return pyarrow(".csv").ReadOptions(block_size=_BLOCK, use_threads=use_threads)
 
 
 def _parsing(separator: str, *, ignore_empty_lines: bool = True) -> Any:

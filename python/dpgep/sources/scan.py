@@ -79,13 +79,6 @@ def open_batch(value: Any, encoding: Encoding) -> Source:
     return source.encode(encoding)
 
 
-def is_source_value(value: Any) -> bool:
-    """Whether a value in the place of X is no array in memory, and can be scanned."""
-    is_table = any(is_kind(value) for is_kind, _ in _TABLES)
-    stored = kinds.is_stored_array(value) and len(value.shape) == 2
-    return is_table or stored or kinds.is_path(value) or _is_iterator(value) or callable(value)
-
-
 def _is_iterator(value: Any) -> bool:
     return isinstance(value, Iterator) and not kinds.is_reader(value)
 
@@ -303,7 +296,9 @@ def scan(
 
 def is_source(value: Any) -> bool:
     """Whether a value in the place of X is to be scanned: not an array in memory, a sparse matrix or nested lists."""
-    return isinstance(value, (Scan, Selection)) or is_source_value(value)
+    is_table = isinstance(value, (Scan, Selection)) or any(is_kind(value) for is_kind, _ in _TABLES)
+    stored = kinds.is_stored_array(value) and len(value.shape) == 2
+    return is_table or stored or kinds.is_path(value) or _is_iterator(value) or callable(value)
 
 
 def as_selection(value: Any) -> Selection:
