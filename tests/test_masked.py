@@ -118,6 +118,23 @@ def test_without_noise_it_is_the_release_of_merged_moments(
 
 
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+def test_values_and_what_is_absent_are_summed_together(adjacency: Any, rng: np.random.Generator) -> None:
+    preprocessing = dpgep.Preprocessing(4.0, missing=True, pairwise=True)
+    facts = {"bound": None, "preprocessing": preprocessing, "adjacency": adjacency}
+    terms = terms_of(3, dpgep.models.TableModel(D), epsilon=math.inf, **facts)
+    rows = rng.standard_normal((300, D))
+    rows[rng.random(rows.shape) < 0.3] = math.nan
+    parts = []
+    for part in np.array_split(rows, 3):
+        parts.append(dpgep.Moments(terms.model, preprocessing=preprocessing, adjacency=adjacency, bits=terms.bits))
+        parts[-1].update(part)
+    ours, _ = run(terms, parts)
+    theirs = dpgep.release(rows, preprocessing=preprocessing, adjacency=adjacency, epsilon=math.inf)
+    np.testing.assert_allclose(ours.correlation().values, theirs.correlation().values, atol=1e-4)  # of the grid
+    np.testing.assert_array_equal(ours._noisy.counts, theirs._noisy.counts)
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 def test_the_report_states_the_guarantee_and_whom_it_presumes(adjacency: Any) -> None:
     terms = terms_of(3, dpgep.models.TableModel(D, feature_names=("a", "b", "c")), colluding=1, adjacency=adjacency)
     moments, _ = run(terms, [random_sums(terms, seed) for seed in range(3)])

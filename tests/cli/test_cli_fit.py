@@ -178,6 +178,17 @@ def test_a_table_is_kept_and_asked_later(run: Run) -> None:
     assert release.pca(["age", "weight"], standardize=True).feature_names == ("age", "weight")
 
 
+def test_covariances_of_people_who_have_both_columns(run: Run) -> None:
+    options = ["people.csv", "--columns", "age,height,weight", "--missing", "pairwise", *BUDGET]
+    assert run("pca", *options, "--standardize", "-o", "o.json")[0] == 0
+    solution = dpgep.load("o.json")
+    assert solution.preprocessing.pairwise
+    assert solution.recommended_components() >= 0
+    status, _, err = run("pca", *options, "--no-center", "-o", "p.json")
+    assert status == 2
+    assert "without center" in err
+
+
 def test_filters_count_the_rows_they_keep_under_add_remove_alone(run: Run) -> None:
     # smoker is text: its categories are declared as such
     chosen = ["--columns", "age,weight", "--categories", "smoker=true,false"]

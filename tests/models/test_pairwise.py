@@ -317,6 +317,32 @@ def test_rows_of_one_person_count_as_one() -> None:
     np.testing.assert_allclose(found, covariance / np.outer(deviations, deviations), atol=1e-3)  # weights are rounded
 
 
+@pytest.mark.entropy
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+def test_neighbours_who_differ_in_all_rows_and_holes_of_a_person_cost_what_is_claimed(adjacency: Any) -> None:
+    rng = np.random.default_rng(4)
+    for _ in range(10):
+        _, before = with_holes(20, 0.4, seed=int(rng.integers(1000)))
+        after, ids = before / UNITS, np.repeat(np.arange(7), [1, 1, 2, 3, 3, 5, 5])
+        before = before / UNITS
+        theirs = ids == rng.integers(7)
+        after[theirs] = 30 * with_holes(int(theirs.sum()), 0.5, seed=1)[1] / UNITS
+        pair = ((before, ids), (after, ids))
+        if adjacency == "add-remove":
+            pair = ((before[~theirs], ids[~theirs]), (before, ids))
+
+        def seen(people: tuple[Matrix, Any]) -> Any:
+            rows, person = people
+            preprocessing = Preprocessing(3.0, missing=True, pairwise=True)
+            problem = dpgep.pca(rows, person=person, adjacency=adjacency, preprocessing=preprocessing)
+            return dpgep.solve(problem, mu=1.0, n_components=1)
+
+        result = dpgep.auditing.replay(seen, pair)
+        assert result.error is None
+        assert not result.flagged, result
+        assert 0 < result.mu <= 1
+
+
 # ---- what is kept, added and refused ----
 
 
