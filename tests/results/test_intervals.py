@@ -273,7 +273,7 @@ def with_signal(name: str, size: float, seed: int) -> Any:
     x, y, hidden = rng.standard_t(5, (n, 6)), rng.standard_normal((n, 4)), rng.standard_normal(n)
     labels = rng.integers(0, 3, n)
     if name == "standardized":
-        x[:, :3] += size * hidden[:, None]
+        x += size * hidden[:, None]  # in all alike, so that the rest is without signal
     elif name == "pca":
         x[:, 0] *= 1 + size
     elif name in ("cca", "pls"):

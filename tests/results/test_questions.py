@@ -700,3 +700,24 @@ def test_labels_may_follow_the_rows() -> None:
         found, named = dpgep.release(x, labels, **known), dpgep.release(x, labels=labels, **known)
         answers = [each.fda(n_components=1).components for each in (found, named)]
     np.testing.assert_array_equal(*answers)
+
+
+@pytest.mark.filterwarnings("default::dpgep.AccuracyWarning")
+def test_sizes_of_long_rows_are_held_or_warned_of() -> None:
+    """Log-normal columns have more variance than a bound and a noisy histogram show; correlations are not warned of."""
+    n, d = 20_000, 5
+    for seed in range(4):
+        z = np.random.default_rng([seed, 3]).standard_normal((n, d))
+        for x, long in ((np.exp(0.9 * z), True), (z, False)):
+            release = released(x, epsilon=1.0, delta=1e-6)
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                release.correlation()
+                assert not any("few long rows" in str(warning.message) for warning in caught)
+                found, means = release.covariance(), release.mean_intervals()
+                release.pca(n_components=1).intervals()
+            assert sum("few long rows" in str(warning.message) for warning in caught) == 3 * long
+            if long:
+                variances = x.var(axis=0)
+                assert (np.diagonal(found.high) > 0.8 * variances).all()
+                assert (means[:, 1] > x.mean(axis=0)).sum() >= 3

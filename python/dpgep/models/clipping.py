@@ -35,6 +35,8 @@ class Clipping(Shown):
     most : (d,), variances that the columns may have had at most, as these were bought; 0 where they were not.
     people : variances of second moments over samples of people, relative to those of Gaussian rows: 1, and up to 3, as
         of Student's law with five degrees of freedom, for rows that lose more than Gaussian ones.
+    unseen : by which share variances may be larger than what was put back: of rows with long tails, and of those that
+        the noise of the histogram of norms hides.
     """
 
     covariance: Matrix
@@ -42,6 +44,7 @@ class Clipping(Shown):
     doubt: float
     most: Matrix
     people: float
+    unseen: float = 0.0
 
     @property
     def tails(self) -> Matrix:

@@ -43,7 +43,7 @@ class SampledPeople:
         """Sums of groups of people whose means are the same in the population."""
         if not self.model.traits.of_means:
             return groups
-        deviations = np.sqrt(effective_counts(groups) / groups.n)
+        deviations = np.sqrt(effective_counts(groups) / groups.n)[..., None, :]
         return replace(
             groups, sums=groups.sums + deviations * (self.root @ generator.standard_normal(groups.sums.shape))
         )

@@ -17,8 +17,8 @@ from dpgep.models.standardized import correlations, standardization_of
 from dpgep.reports.report import PrivacyReport
 from dpgep.sources.names import Names
 
-# Of what a mean may have lost, the part that intervals hold; deviations of a column over half of its interval, about.
-_REACHED, _SPREAD_WITHIN = 0.6, 0.3
+# Of what a mean may have lost, the part that intervals hold.
+_REACHED = 0.2
 # Values of this many columns are printed.
 _SHOWN = 10
 
@@ -131,9 +131,9 @@ def mean_intervals(
     """(d, 2), ends of intervals of the means of columns, in their units, for the noise and the sampling of people.
 
     A bought bound shortens long rows, and moves the mean of a skewed column. Its location, which was bought as a mean
-    of the rows before that, is not moved: an interval holds what lies between the two, and in part the error of the
-    location, and what the mean may have lost: E (1 - c) |x_j| <= sqrt(P(c < 1) M_jj), P(c < 1) about tr M/b^2
-    (`dpgep.models.clipping`). For any rows within the bound b, a variance is at most b^2.
+    of the rows before that, is not moved: an interval holds what lies between the two, and in part what the mean may
+    have lost: E (1 - c) |x_j| <= sqrt(P(c < 1) M_jj), P(c < 1) about tr M/b^2 (`dpgep.models.clipping`). For any rows
+    within the bound b, a variance is at most b^2.
     """
     mean, noise = total_mean(released), released.noise
     variances = np.maximum(np.diagonal(released.second) - mean**2, 0.0)
@@ -146,5 +146,8 @@ def mean_intervals(
     bought = (
         0.0 if released.clipping is not None and preprocessing is not None and preprocessing.scale is not None else mean
     )
+    if released.clipping is not None:
+        tails = np.maximum(released.clipping.most - np.maximum(np.diagonal(released.clipping.covariance), 0.0), 0.0)
+        half = half + _REACHED * np.sqrt(min(float(released.clipping.tails.sum()) / bound**2, 1.0) * tails)
     ends = np.minimum(mean, bought) - half, np.maximum(mean, bought) + half
     return np.column_stack([end if preprocessing is None else preprocessing.mean(end) for end in ends])

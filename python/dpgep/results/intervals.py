@@ -45,8 +45,8 @@ _FEWEST_DRAWS, _MOST_DRAWS, _DRAWS_TIMES_SQUARE = 79, 159, 159 * 48**2
 _SURE = 2.0
 # Of a covariance, this many times what the bootstrap would leave out of the corrections is left out.
 _CAUTION = 2.0
-# Shares of a variance from which on what clipping took is warned of.
-_MUCH = 0.25
+# Shares of a variance from which on what clipping took, and what it may have hidden, is warned of.
+_MUCH, _UNSEEN = 0.25, 0.12
 # Halvings of [-1, 1] by which the end of an interval of correlations is found.
 _HALVINGS = 40
 # Public, and the same in every run: nothing about the data depends on it.
@@ -245,9 +245,20 @@ def correlation_intervals(
     return low, high
 
 
-def warn_of_clipping(clipping: Clipping | None, names: Names) -> None:
-    """Warn of columns that a bound may have taken much from: what was lost is held by intervals in part."""
-    if clipping is None or clipping.lost.max() < _MUCH:
+def warn_of_clipping(clipping: Clipping | None, names: Names, *, sizes: bool) -> None:
+    """Warn of columns that a bound may have taken much from: what was lost is held by intervals in part.
+
+    And, for an answer about ``sizes``, means and variances, of rows whose tails the release does not show.
+    """
+    if clipping is None:
+        return
+    if sizes and clipping.unseen > _UNSEEN:
+        message = (
+            f"few long rows may hold {clipping.unseen:.0%} more of the variances than was seen: intervals of means and "
+            "variances hold that in part. A logarithm, or more budget help"
+        )
+        warn(message, AccuracyWarning)
+    if clipping.lost.max() < _MUCH:
         return
     largest = np.argsort(-clipping.lost, kind="stable")[:2]
     columns = " and ".join(str(j) if names is None else repr(names[j][:20]) for j in largest.tolist())

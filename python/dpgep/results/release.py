@@ -168,7 +168,7 @@ class Release:
         category they are -1, unless the release shows people with neither; their intervals begin there.
         """
         features = self._numbers(columns)
-        noisy, preprocessing = self._judged(features)
+        noisy, preprocessing = self._judged(features, sizes=False)
         low, high = correlation_intervals(noisy, level, rows, self._row_bound)
         values = correlation_of(noisy)
         for pair in opposites(self._indicators_of(features), noisy, preprocessing):
@@ -280,10 +280,12 @@ class Release:
         noisy, preprocessing = (self._noisy, self.preprocessing) if grouped else self._of_everybody
         return noisy.restricted(features), None if preprocessing is None else preprocessing.restricted(features)
 
-    def _judged(self, features: NDArray[np.intp]) -> tuple[ReleasedMoments, Preprocessing | None]:
+    def _judged(
+        self, features: NDArray[np.intp], *, sizes: bool = True
+    ) -> tuple[ReleasedMoments, Preprocessing | None]:
         """The same of everybody for an answer with intervals, with a warning of what clipping may have taken."""
         noisy, preprocessing = self._moments_of(features)
-        warn_of_clipping(noisy.clipping, self._names_of(features) or tuple(map(str, features.tolist())))
+        warn_of_clipping(noisy.clipping, self._names_of(features) or tuple(map(str, features.tolist())), sizes=sizes)
         return noisy, preprocessing
 
     @cached_property

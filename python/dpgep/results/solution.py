@@ -160,7 +160,7 @@ class Solution:
         noisy, preprocessing = self._small_pencil("intervals", whole=True)
         lost, bound, ridge = self.diagnostics.lost, self.privacy.bound, self.diagnostics.regularization
         assert bound is not None
-        warn_of_clipping(noisy.released.clipping, self.feature_names)
+        warn_of_clipping(noisy.released.clipping, self.feature_names, sizes=not noisy.model.traits.scale_free)
         found = bootstrap_intervals(noisy, ridge, lost, bound, level, rows, self.relative_components)
         if preprocessing is None or noisy.model.traits.scale_free:
             return found
