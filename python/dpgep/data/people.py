@@ -68,7 +68,7 @@ class PeopleDataset(Dataset):
 class StreamedPeopleDataset(Dataset):
     """The same of rows that a source reads batch by batch: a pass before all others counts the rows of each person.
 
-    What is kept of it are two bytes a row, the weights; while it lasts, some 32 bytes a row, and the ids of all people.
+    What is kept of it are two bytes a row, the weights; while it lasts, some 80 bytes a row, and the ids of all people.
     The weights are those of rows in their order, so every pass is compared with the first.
     """
 
