@@ -285,6 +285,16 @@ def test_a_pair_that_nobody_has_may_have_any_correlation() -> None:
     assert correlation.high[2, 3] - correlation.low[2, 3] < 0.2
 
 
+@pytest.mark.parametrize("standardize", [False, True])
+@pytest.mark.parametrize("sparsity", [3, "auto"])
+def test_errors_of_sparse_components_are_stated(standardize: bool, sparsity: Any) -> None:
+    _, holed = with_holes(20_000)
+    holed = holed / UNITS * [3.0, 2.0, 1.0, 1.0, 1.0]
+    problem = dpgep.pca(holed, standardize=standardize, **BOUGHT)
+    solution = dpgep.solve(problem, epsilon=4.0, delta=1e-6, n_components=1, sparsity=sparsity, seed=0)
+    assert 0 < solution.diagnostics.expected_error[0] < 1
+
+
 @pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")
 def test_recommended_components_count_the_people_of_pairs() -> None:
     """Independent columns: no component. Of 40 samples, two are 10 deviations of what chance makes at 1/200."""
@@ -379,6 +389,7 @@ def test_solutions_are_stored_and_their_release_answers_more() -> None:
         solution.release.solve(2).components, solution.components, rtol=1e-9, atol=1e-12 / UNITS.min()
     )
     assert not solution.has_intervals
+    assert "correlation, sample" in repr(solution.release)
     for ask in (solution.intervals, lambda: solution.release.regression(0)):
         with pytest.raises(ValueError, match="not known of covariances"):
             ask()

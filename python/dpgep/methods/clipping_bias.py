@@ -98,7 +98,7 @@ def turn_by_clipping(
     errors, spans = np.zeros((_DRAWS, k)), np.zeros(_DRAWS)
     for draw in range(_DRAWS):
         before = _put_back(clipped, preprocessing, lost, generator)
-        before = replace(before, second=basis.T @ before.second @ basis, sums=basis.T @ before.sums)
+        before = replace(before, second=basis.T @ before.second @ basis, sums=basis.T @ before.sums, pairs=None)
         turned = dual.T @ _leading(_pair(noisy, before), ridge, k)
         sines = 1 - np.diagonal(turned) ** 2 / np.maximum(np.square(turned).sum(axis=0)[: len(turned)], 1e-300)
         errors[draw, : len(sines)] = sines

@@ -395,7 +395,9 @@ class Release:
         if not self._noisy.sums.size:
             return []
         grouped: dict[Any, list[str]] = {Classes: ["fda", "classifier"], Slices: ["sir"]}
-        of_all = ["pca", "cca", "pls", "mean", "covariance", "correlation", "regression", "sample"]
+        of_all = ["pca", "cca", "pls", "mean", "covariance", "correlation", "sample"]
+        if self._noisy.mark is None:
+            of_all.insert(-1, "regression")
         return of_all + grouped.get(type(self.model.grouping), [])
 
 
