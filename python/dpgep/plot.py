@@ -90,7 +90,7 @@ def components(
     intervals: Intervals | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """The loadings of one component, those of largest size, with their intervals.
+    """The largest loadings of one component, with their intervals.
 
     Columns of different units are compared in ``solution.relative_components``.
 

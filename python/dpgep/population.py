@@ -112,7 +112,7 @@ class Population:
         for view in model.views:
             size = view.stop - view.start
             rotation[view, view] = np.linalg.qr(generator.standard_normal((size, size)))[0]
-        if self.correlation is not None:  # eigenvalues of A and B are those of rows that are mapped by any matrix
+        if self.correlation is not None:  # a matrix that maps rows changes no eigenvalue of A and B
             rotation = rotation @ np.linalg.cholesky(self.correlation).T
         return means @ rotation, np.sqrt(np.maximum(values, 0.0))[:, None] * (vectors.T @ rotation)
 
@@ -144,7 +144,7 @@ def mean_moments(draws: Sequence[ReleasedMoments]) -> ReleasedMoments:
 
 
 def moments_of_more(draw: ReleasedMoments, mean: ReleasedMoments, n: int, n_draws: int, most: int) -> ReleasedMoments:
-    """Moments of n people from those of a draw of at most ``most``, and their mean over draws."""
+    """Moments of n people from the moments of a draw of at most ``most``, and their mean over draws."""
     if n < most:
         return replace(draw, n=float(n))
     share = math.sqrt(most / n * n_draws / (n_draws - 1))  # of what varies: the mean of all draws does, too
@@ -197,12 +197,12 @@ def usual_eigengap(model: RowModel) -> float:
 
 
 def most_signals(model: RowModel) -> int:
-    """How many eigenvalues may differ from those of rows without signal: between views, each is in all of them."""
+    """How many eigenvalues a signal may change: between views, each is in all of them."""
     return min(model.view_sizes, default=model.max_components)
 
 
 def spectrum_of(model: RowModel, spectrum: ArrayLike | None, eigengap: float | None, deviation: float) -> Matrix:
-    """All eigenvalues of a population, descending: those given, and those of rows without signal."""
+    """All eigenvalues of a population, descending: as given, then as of rows without signal."""
     size, signals, traits = model.max_components, most_signals(model), model.traits
     rest = deviation**2 if traits.equal_eigenvalues and not traits.standardized else 0.0
     if eigengap is not None:

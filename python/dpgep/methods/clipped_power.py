@@ -419,7 +419,7 @@ def across(rows: Matrix, vectors: Matrix) -> Matrix:
 
 
 def _polar(block: Matrix, views: list[slice]) -> Matrix:
-    """The block (K, d) whose rows are, in each view, the orthonormal ones nearest to those of ``block``."""
+    """The block (K, d) whose rows are, in each view, the orthonormal ones nearest to the rows of ``block``."""
     return np.hstack([polar(block[:, view]) for view in views])
 
 

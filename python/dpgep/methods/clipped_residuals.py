@@ -242,6 +242,6 @@ def require_affordable(curator: Curator, share: float) -> None:
 
 
 def polar(block: Matrix) -> Matrix:
-    """The orthonormal rows nearest to those of ``block``: a sum of blocks stays near each of them."""
+    """The orthonormal rows nearest to the rows of ``block``: a sum of blocks stays near each of them."""
     left, _, right = np.linalg.svd(block, full_matrices=False)
     return np.ascontiguousarray(left @ right)

@@ -409,7 +409,7 @@ def rank_two_squares(left: Any, right: Matrix, a_left: Matrix, a_right: Matrix) 
 
 
 def squares(columns: Any) -> Matrix:
-    """Squared norm of every column; the columns may be those of a sparse matrix."""
+    """Squared norm of every column, also of a sparse matrix."""
     if hasattr(columns, "multiply"):
         return np.asarray(columns.multiply(columns).sum(axis=0)).ravel()
     return np.asarray(np.einsum("ij,ij->j", columns, columns))

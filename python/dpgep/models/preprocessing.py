@@ -206,7 +206,7 @@ class Preprocessing(Shown):
                 rows[...] = _on_grid(rows, _bits_for(longest)) @ self.linear
 
     def components(self, vectors: Matrix) -> Matrix:
-        """Components (K, d) of rows x from those of mapped rows, of unit norm in units of the scales."""
+        """Components (K, d) of rows x from components of mapped rows, of unit norm in units of the scales."""
         if self.linear is not None:
             vectors = vectors @ self.linear.T
             vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -221,7 +221,7 @@ class Preprocessing(Shown):
         return values / self.energy_kept if self.scale is None else values / self.energy_kept * self.scale[0] ** 2
 
     def spread(self, scale: Matrix) -> Matrix:
-        """Deviations of columns from those of mapped rows."""
+        """Deviations of columns from deviations of mapped rows."""
         return scale if self.scale is None else scale * self.scale
 
     def mean(self, mean: Matrix) -> Matrix:

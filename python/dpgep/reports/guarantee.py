@@ -112,7 +112,7 @@ class Guarantee:
         """The releases as a `dp_accounting.DpEvent`, to be composed with others by Google's accountants.
 
         Noise multipliers are relative to the sensitivity under ``adjacency``: 1/mu of each release. Where ``mu`` is
-        None they are those of add/remove, whatever the adjacency.
+        None they are for add/remove, whatever the adjacency.
         """
         import dp_accounting
 

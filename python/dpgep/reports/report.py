@@ -210,12 +210,12 @@ class PrivacyReport(Guarantee):
     def to_html(self, **about: Any) -> str:
         """The document as a page that stands alone: no script, light and dark, for any width, and for paper.
 
-        Parameters are those of `to_json`.
+        Parameters as for `to_json`.
         """
         return document_of(self, **about).to_html()
 
     def to_markdown(self, **about: Any) -> str:
-        """The document in Markdown. Parameters are those of `to_json`."""
+        """The document in Markdown. Parameters as for `to_json`."""
         return document_of(self, **about).to_markdown()
 
     def _repr_html_(self) -> str:

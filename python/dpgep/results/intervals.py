@@ -55,7 +55,7 @@ _SEED = 0x70656F706C65
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Intervals:
-    """Of the eigenvalues and components of a solution, against those of the population that the people come from.
+    """Of a solution's eigenvalues and components, as estimates of the population that the people come from.
 
     Attributes
     ----------

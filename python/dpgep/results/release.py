@@ -1,4 +1,4 @@
-"""A release of moments: noisy, public, to be asked any number of questions, and added to those of other people."""
+"""A release of moments: noisy, public, to be asked any number of questions, and added to releases of other people."""
 
 from __future__ import annotations
 

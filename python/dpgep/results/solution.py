@@ -126,7 +126,7 @@ class Solution:
 
     @property
     def feature_names(self) -> Names:
-        """Names of the d features, those of both views where there are two; None where the data have none."""
+        """Names of the d features, of both views where there are two; None where the data have none."""
         return self.model.feature_names
 
     @property
@@ -136,7 +136,7 @@ class Solution:
         return tuple(used if self.feature_names is None else (self.feature_names[j] for j in used))
 
     def intervals(self, level: float = 0.9, rows: RowLaw = "gaussian") -> Intervals:
-        """Intervals of eigenvalues, and angles of components, against those of the population: at no cost.
+        """Intervals for the population's eigenvalues, and for the angles to its components: at no cost.
 
         They cover the noise and the sampling of people, by repeating the release in a simulation (docs/uncertainty.md):
         0.1 s for 20 features, a few seconds for 200. The simulation is the same in every call.

@@ -72,7 +72,7 @@ def _without_values(name: str, error: Exception) -> Exception:
 
 
 def _cut_off(rows: Any) -> Any:
-    """Rows, or a copy whose entries beyond 2^500 are cut off there: those of scores would be infinite."""
+    """Rows, or a copy whose entries beyond 2^500 are cut off there: their scores would be infinite."""
     values = rows.data if hasattr(rows, "tocsr") else rows
     if values.dtype != np.float64 or not (np.abs(values) > _LARGEST).any():
         return rows

@@ -60,7 +60,7 @@ class Columns:
         return self.shape[0] * self.shape[1]
 
     def __getitem__(self, key: slice | tuple[slice, NDArray[np.intp]]) -> Columns:
-        """Some rows that follow each other, and of these all columns or those of the given numbers."""
+        """Some rows that follow each other, all of their columns or the numbered ones."""
         rows, chosen = key if isinstance(key, tuple) else (key, None)
         start, stop, step = rows.indices(self.shape[0])
         if step != 1:

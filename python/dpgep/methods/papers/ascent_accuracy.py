@@ -94,7 +94,7 @@ class Ascent:
     variance: float = 0.0
 
     def accuracy(self, trace: Trace, known: Accuracy, noise: Matrix) -> tuple[Accuracy, Matrix]:
-        """The accuracy of components, of which those of ``known`` are lost; and which may not have arrived.
+        """The accuracy of components, some of them lost by ``known``; and which may not have arrived.
 
         ``noise`` (K,) is the variance of the noise in an entry of a residual.
         """

@@ -49,7 +49,7 @@ class InitialVectors(Shown):
 def initial_vectors(
     curator: Curator, k: int, kind: Any, *, share: float | None, sparsity: int | None, n_starts: int
 ) -> InitialVectors:
-    """``n_starts`` blocks at random, one that is given, or those of a private estimate and random ones beside it."""
+    """``n_starts`` blocks at random, one that is given, or a private estimate and random ones."""
     if (given := given_vectors(kind, k, curator.model.n_features)) is not None:
         return InitialVectors("given", (given, *_random(curator, k, n_starts - 1)), 0.0, "public, from the caller")
     if kind == "random":

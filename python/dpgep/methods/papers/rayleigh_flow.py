@@ -141,7 +141,7 @@ class FlowOptions(Options):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TruncatedFlowOptions(FlowOptions):
-    """Options of "truncated-rayleigh-flow": those of the flow, and
+    """Options of "truncated-rayleigh-flow": as of the flow, and
 
     Parameters
     ----------

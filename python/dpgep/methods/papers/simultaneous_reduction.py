@@ -134,7 +134,7 @@ class DpsrOptions(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class DpsrsOptions(DpsrOptions):
-    """Options of "dpsrs": those of "dpsr", and
+    """Options of "dpsrs": as of "dpsr", and
 
     Parameters
     ----------

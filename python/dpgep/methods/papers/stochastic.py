@@ -92,7 +92,7 @@ class StochasticOptions(Options):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ReducedOptions(StochasticOptions):
-    """Options of "dp-vrpca": those of "dp-spca", and ``n_epochs`` and ``budget_split``.
+    """Options of "dp-vrpca": as "dp-spca", and ``n_epochs`` and ``budget_split``.
 
     One of each epoch's passes goes to the full gradient. Default batch_size: n/50; step_sizes: 4/L and 0.15/L, at most
     128 and 8.
