@@ -14,7 +14,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
@@ -239,7 +239,7 @@ class Ledger:
 
         A release that another thread records meanwhile is included, or refused.
         """
-        return in_order(self._account.update(lambda account: replace(account, is_open=False)).entries)
+        return in_order(self._account.update(lambda account: _Account(account.entries, account.spent, False)).entries)
 
     @property
     def spent_mu(self) -> float:
@@ -349,7 +349,8 @@ class Balance:
 
     def reserve(self, reservation: Reservation, adjacency: Adjacency | None) -> Balance:
         """The balance with a reservation."""
-        return replace(self, reserved={**self.reserved, reservation.name: reservation}, adjacency=adjacency)
+        reserved = {**self.reserved, reservation.name: reservation}
+        return Balance(self.mu, self.fixed, adjacency, reserved, self.released, self.spent)
 
     def settle(self, name: str, entries: Sequence[LedgerEntry]) -> Balance:
         """The balance with what was released in place of a reservation."""
@@ -357,13 +358,8 @@ class Balance:
         released = self.released
         for entry in entries:
             released = (released, entry)
-        return replace(
-            self,
-            reserved=reserved,
-            released=released,
-            spent=total_cost(entries, self.mu, self.spent),
-            adjacency=self.adjacency if reserved or released else self.fixed,
-        )
+        adjacency = self.adjacency if reserved or released else self.fixed
+        return Balance(self.mu, self.fixed, adjacency, reserved, released, total_cost(entries, self.mu, self.spent))
 
 
 class MemoryStore:
