@@ -21,8 +21,8 @@ NORM_STEPS = 4
 LEAST_THRESHOLD, LARGEST_THRESHOLD = 2.0**-7, 1.0
 PRODUCT_EDGES = 2.0 ** (np.arange(-7 * NORM_STEPS, 1) / NORM_STEPS)
 
-# Noise alone passes for a run of people in a histogram with this probability.
-_FALSE_RUN = 1e-4
+# Noise alone passes for a run of people in a histogram with this probability; for one that is likely.
+_FALSE_RUN, _FALSE_LIKELY = 1e-4, 0.02
 # Who are left outside at either end of a run: this many deviations of the noise, between these shares of all. A walk
 # often ends on a few bins of noise alone, and each octave doubles an interval.
 _NOISE_TAIL, _TAIL, _MOST_TAIL = 4.0, 0.005, 0.1
@@ -80,8 +80,8 @@ class BinRun:
 
     @property
     def is_likely(self) -> bool:
-        """Whether it is more likely that people made it than noise."""
-        return self.people > 0 and self.height > math.log(self.n_bins) / 2
+        """Whether noise alone rarely makes it: an octave of noise may be far from all values."""
+        return self.people > 0 and self.height > math.log(self.n_bins / _FALSE_LIKELY) / 2
 
     @property
     def noise(self) -> float:
