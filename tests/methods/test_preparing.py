@@ -764,6 +764,19 @@ def test_a_scale_that_the_budget_does_not_show_is_named() -> None:
     assert dpgep.load(bytes_of(released)).preprocessing.unsure == (3,)
 
 
+@pytest.mark.filterwarnings("ignore::dpgep.PrivacyWarning")
+@pytest.mark.parametrize("low", [0, 1])
+def test_columns_of_two_values_are_as_wide_as_these_are_apart(low: int) -> None:
+    """Not as a closer look at the frequent one alone shows, or an octave of noise: wrong by factors of 1e8 or 1e140."""
+    rng = np.random.default_rng(0)
+    rows = low + (rng.random((4000, 12)) < np.linspace(0.02, 0.4, 12)).astype(float)
+    for seed in range(5):
+        found = dpgep.release(rows, epsilon=1.0, delta=1e-5, seed=seed).preprocessing
+        assert found is not None
+        assert found.scale is not None
+        assert (np.abs(np.log(found.scale / rows.std(axis=0))) < math.log(3)).all()
+
+
 def test_indicators_have_a_public_range() -> None:
     """None is unsure, not of a category that nobody has, and no histogram is bought where there is nothing else."""
     words = ["often", "never", "seldom"]

@@ -236,12 +236,17 @@ class _Estimator:
 
     def _look_closer(self, found: ColumnRanges, mu: float) -> float:
         """Narrow the intervals of columns far from zero; returns the mu that is left."""
+        low, high = found.low.copy(), found.high.copy()
         for _ in range(_MOST_LOOKS):
             narrow = np.flatnonzero(found.narrow)
             if not len(narrow):
                 break
             part, mu = split_budget(mu, _LOOK_SHARE)
             found.look_closer(narrow, self._stages.places(narrow, found.intervals(narrow), _PARTS, part))
+        failed = (
+            found.narrow | ~found.seen
+        )  # where looks show one value, or lose people: how far others are is not seen
+        found.low[failed], found.high[failed] = low[failed], high[failed]
         return mu
 
     def _uncorrelated(self, scaled: Preprocessing, views: list[slice]) -> Preprocessing:

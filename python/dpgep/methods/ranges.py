@@ -70,7 +70,9 @@ class ColumnRanges:
         ends = np.linspace(-1.0, 1.0, histogram.values.shape[1] + 1)
         for row, j in enumerate(columns):
             run = people_run(histogram.values[row], histogram.deviation)
-            most_seen = run.is_seen and run.people > _MOST * self._people[j]
+            # a column of two values, one of them rare, is as wide as they are apart
+            few = max(_MISSED * self._people[j], _SHOWN * run.noise)
+            most_seen = run.is_seen and self._people[j] - run.people < min(few, (1 - _MOST) * self._people[j])
             self.narrow[j] = most_seen and len(run) <= _NARROW_PARTS
             self.seen[j] &= most_seen or not self.looked[j]  # people beyond an end pass for people there
             self.looked[j] = True
