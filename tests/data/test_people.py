@@ -445,6 +445,17 @@ def test_one_person_is_too_few_where_their_number_is_public() -> None:
     assert dpgep.pca(np.ones((5, 2)), person=[1] * 5, adjacency="add-remove").facts.n is None
 
 
+@pytest.mark.parametrize("bound", [1.0, "auto"])
+@pytest.mark.parametrize("n_rows", [0, 1, 3])
+@pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")
+def test_nobody_is_refused_where_the_number_of_people_is_secret(n_rows: int, bound: Any) -> None:
+    given: dict[str, Any] = {"adjacency": "add-remove", "bound": bound}
+    rows, ids = np.ones((n_rows, 4)), np.zeros(n_rows, int)
+    assert dpgep.release(rows, person=ids, **given, **BUDGET).report.several_rows
+    source = dpgep.scan([{**dict(zip(NAMES, rows.T, strict=True)), "patient_id": ids}])
+    assert dpgep.release(source, person="patient_id", **given, **BUDGET).report.several_rows
+
+
 def test_not_finite_values_are_refused_with_their_columns() -> None:
     rows, ids = visits(50)
     rows[3, 2] = math.nan

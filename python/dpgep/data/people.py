@@ -175,9 +175,9 @@ def _rows_by_weight(weights: NDArray[np.int16]) -> Iterator[tuple[int, NDArray[n
     """(weight, numbers of the rows that have it), the weights ascending; none of weight 0, which add nothing."""
     order = np.argsort(weights, kind="stable")  # by counting: of 16 bits
     found, begins = np.unique(weights[order], return_index=True)
-    for weight, rows in zip(found.tolist(), np.split(order, begins[1:]), strict=True):
+    for weight, start, end in zip(found.tolist(), begins, [*begins[1:], len(order)], strict=False):
         if weight:
-            yield weight, rows
+            yield weight, order[start:end]
 
 
 def _row_keys(rows: Rows, groups: NDArray[np.intp] | None) -> NDArray[np.uint64]:
