@@ -341,3 +341,22 @@ def test_no_error_is_hidden_where_noise_leaves_b_without_variance(seed: int) -> 
     labels, x = rng.integers(0, 3, 500), rng.normal(size=(500, 5)) / 5
     solution = solve_seeded(dpgep.fda(x, labels, classes=range(3), bound=1.0), seed, epsilon=0.01, delta=1e-6)
     assert solution.diagnostics.expected_subspace_error > 0.9  # of 1.2, a random plane
+
+
+@pytest.mark.filterwarnings("ignore::dpgep.PrivacyWarning", "ignore:.*of the rows exceed the bound")
+def test_rows_clipped_about_zero_far_from_their_mean_are_warned_of(rng: np.random.Generator) -> None:
+    """Clipping about zero takes the variance along a far mean: the second direction comes first. About the mean, not.
+
+    Without noise it is not warned of where nobody was clipped.
+    """
+    mean = np.array([0.9, 0.0, 0.0])
+    x = mean + rng.standard_normal((20_000, 3)) * [0.3, 0.25, 0.1]
+    for budget in ({"epsilon": 1.0, "delta": 1e-6}, {"epsilon": math.inf}):
+        with pytest.warns(dpgep.AccuracyWarning, match="clipped about zero, far from their mean of length"):
+            turned = dpgep.solve(dpgep.pca(x, bound=1.0), n_components=1, seed=0, **budget)
+        assert abs(turned.components[0, 0]) < 0.3
+        about = dpgep.pca(x, preprocessing=dpgep.Preprocessing(1.0, location=mean))
+        for problem in (about, dpgep.pca(x - mean, bound=1.0), dpgep.pca(x, bound=2.5, center=False)):
+            assert abs(dpgep.solve(problem, n_components=1, seed=0, **budget).components[0, 0]) > 0.95
+    near = x / (np.linalg.norm(x, axis=1).max() * 1.001)
+    assert abs(dpgep.solve(dpgep.pca(near, bound=1.0), n_components=1, epsilon=math.inf).components[0, 0]) > 0.95

@@ -271,6 +271,7 @@ def test_intervals_cover() -> None:
     assert (np.mean(held, axis=0) < 0.99).all(), np.mean(held, axis=0)
 
 
+@pytest.mark.filterwarnings("ignore:few long rows")
 def test_a_pair_that_nobody_has_may_have_any_correlation() -> None:
     _, holed = with_holes(20_000)
     first = np.arange(20_000) < 10_000

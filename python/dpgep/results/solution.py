@@ -20,7 +20,7 @@ from dpgep.methods.auto import may_favour_clipping
 from dpgep.methods.base import Diagnostics, MethodResult
 from dpgep.methods.release import MOST_FEATURES, ReleaseDiagnostics, columns_are
 from dpgep.models.model import Model
-from dpgep.models.moments import ReleasedMoments
+from dpgep.models.moments import ReleasedMoments, total_mean
 from dpgep.models.pairwise import paired, require_no_pairs
 from dpgep.models.pencil import MomentsPencil, in_units
 from dpgep.models.preprocessing import Preprocessing, is_pairwise, unclipped
@@ -38,6 +38,8 @@ Matrix = NDArray[np.float64]
 
 SOLUTION = Format("dpgep-solution")
 
+# Mean squares of rows near the bound, as shares of its square; of a mean far from zero, as shares of these; deviations.
+_NEAR_THE_BOUND, _FAR_FROM_ZERO, _SURE = 0.5, 0.25, 3.0
 # How many weights of a component its line of the printed form names, if they are not below a share of the largest.
 _SHOWN, _LEAST = 3, 0.01
 
@@ -417,6 +419,30 @@ def warn_of_accuracy(result: MethodResult, solution: Solution) -> None:
     for message in result.accuracy_warnings:
         warn(AccuracyWarning(message, solution))
     warn_of_scales(solution.preprocessing, solution.feature_names, solution)
+    if (length := _length_of_far_mean(solution)) is not None:
+        message = (
+            f"rows longer than the bound {solution.privacy.bound:.3g} were clipped about zero, far from their mean of "
+            f'length {length:.3g}: that may turn directions. Give Preprocessing(bound, location), or bound="auto"'
+        )
+        warn(AccuracyWarning(message, solution))
+
+
+def _length_of_far_mean(solution: Solution) -> float | None:
+    """That of a mean about which a centred model has turned rows that a public bound may have clipped about zero.
+
+    Rows shortened towards zero lose most along the mean, and centring takes a part of that for other directions. How
+    many were clipped stays secret: the released moments show whether most rows come near the bound, far from zero.
+    """
+    moments, mean, bound = solution._moments, solution.mean, solution.privacy.bound
+    located = solution.preprocessing is not None and (
+        solution.preprocessing.location is not None or solution.preprocessing.energy_kept < 1
+    )
+    if moments is None or mean is None or bound is None or located or not solution.model.traits.shift_free:
+        return None
+    squares = np.trace(moments.second) - _SURE * moments.noise.second * np.sqrt(len(moments.second))
+    length = float(np.linalg.norm(total_mean(moments)))
+    far = squares > _NEAR_THE_BOUND * bound**2 and length**2 > _FAR_FROM_ZERO * squares
+    return length if far and not (moments.noiseless and moments.clipped == 0) else None
 
 
 def warn_of_scales(preprocessing: Preprocessing | None, names: Names, solution: Any) -> None:
