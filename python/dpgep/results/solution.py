@@ -441,7 +441,9 @@ def _length_of_far_mean(solution: Solution) -> float | None:
         return None
     squares = np.trace(moments.second) - _SURE * moments.noise.second * np.sqrt(len(moments.second))
     length = float(np.linalg.norm(total_mean(moments)))
-    far = squares > _NEAR_THE_BOUND * bound**2 and length**2 > _FAR_FROM_ZERO * squares
+    of_noise = moments.noise.sums * np.sqrt(moments.sums.size)  # the length that a mean of zero would have
+    far = squares > _NEAR_THE_BOUND * bound**2 and (length - 2 * of_noise) ** 2 > _FAR_FROM_ZERO * squares
+    far = far and length > 2 * of_noise
     return length if far and not (moments.noiseless and moments.clipped == 0) else None
 
 
