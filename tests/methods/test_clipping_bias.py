@@ -51,6 +51,15 @@ def test_columns_have_lost_together_what_the_histogram_says_at_least() -> None:
     np.testing.assert_allclose(lost_variances(released(np.diag([4.0, 8.0, 0.0])), shifted), [1.0, 2.0, 0.0])
 
 
+def test_what_a_column_of_unsure_scale_has_lost_is_not_known_by_its_scale() -> None:
+    """It counts as having lost what all have, and says nothing of what the others have lost together."""
+    bought = Preprocessing(
+        3.0, np.zeros(3), np.ones(3), energy_kept=0.8, variance_error=np.array([0.0, 0.0, 2.0]), unsure=(2,)
+    )
+    moments = released(np.diag([0.8, 0.9, 0.1]))
+    np.testing.assert_allclose(lost_variances(moments, bought), [0.25, 0.15, 0.075])
+
+
 def test_rows_whose_columns_were_mixed_have_lost_in_their_own_columns() -> None:
     mix = np.array([[1.0, 0.5], [0.0, 2.0]])
     bought = Preprocessing(3.0, np.zeros(2), np.ones(2), mix, variance_error=np.zeros(2))

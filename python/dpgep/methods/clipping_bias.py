@@ -57,7 +57,10 @@ def with_clipping_bias(
 
 
 def lost_variances(clipped: ReleasedMoments, preprocessing: Preprocessing) -> Matrix:
-    """(d,), what clipping took from the mean squares of the columns, in units of the squares of their scales."""
+    """(d,), what clipping took from the mean squares of the columns, in units of the squares of their scales.
+
+    Of a column whose scale is unsure, as much as of all: its variance is not known.
+    """
     second = in_one_group(clipped).second
     if preprocessing.linear is not None:
         half = scipy.linalg.solve(preprocessing.linear.T, second)
@@ -65,8 +68,10 @@ def lost_variances(clipped: ReleasedMoments, preprocessing: Preprocessing) -> Ma
     left, kept = np.maximum(np.diagonal(second), 0.0), preprocessing.energy_kept
     if preprocessing.variance_error is None:
         return np.asarray(left * (1 / kept - 1))
-    lost = np.maximum(1 - left, 0.0)
-    return np.asarray(lost + max(1 - kept - float(lost.mean()), 0.0))
+    lost, sure = np.maximum(1 - left, 0.0), np.ones(len(left), dtype=np.bool_)
+    sure[list(preprocessing.unsure)] = False
+    lost[~sure] = left[~sure] * (1 / kept - 1)
+    return np.asarray(lost + max(1 - kept - float(lost[sure].mean() if sure.any() else 0.0), 0.0))
 
 
 def turn_by_clipping(
