@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
@@ -62,12 +63,9 @@ class MatrixFreeRelease:
         self.regularization = regularization
         self.memory_limit = memory_limit
         self.preprocessing = preprocessing
-        self.a = self._operator(lambda columns: self._answers(columns)[0])
-        self.b = (
-            None
-            if products.identity_b
-            else self._operator(lambda columns: self._answers(columns)[1] + self.regularization * columns)
-        )
+        # methods, not functions of their own: who pickles an operator is told why that cannot be
+        self.a = self._operator(self._a_times)
+        self.b = None if products.identity_b else self._operator(self._b_times)
 
     @property
     def n_directions(self) -> int:
@@ -123,6 +121,12 @@ class MatrixFreeRelease:
         warn_of_accuracy(result, solution)
         return solution
 
+    def _a_times(self, columns: Matrix) -> Matrix:
+        return self._answers(columns)[0]
+
+    def _b_times(self, columns: Matrix) -> Matrix:
+        return np.asarray(self._answers(columns)[1] + self.regularization * columns)
+
     def _answers(self, columns: Matrix) -> tuple[Matrix, Matrix]:
         try:
             of_a, of_b = self._products.times(columns.T)
@@ -138,7 +142,7 @@ class MatrixFreeRelease:
         )
 
     def _operator(self, times: Callable[[Matrix], Matrix]) -> scipy.sparse.linalg.LinearOperator:
-        d, vector = self.n_features, lambda v: times(v.reshape(-1, 1)).reshape(v.shape)
+        d, vector = self.n_features, partial(_one_column, times)
         return scipy.sparse.linalg.LinearOperator(
             (d, d), matvec=vector, rmatvec=vector, matmat=times, rmatmat=times, dtype=np.dtype(np.float64)
         )
@@ -155,6 +159,10 @@ class MatrixFreeRelease:
             f"MatrixFreeRelease(d={self.n_features}, noise level {self.noise_level:.3g}{regularization}, "
             f"{self.n_directions} directions queried; {self.privacy})"
         )
+
+
+def _one_column(times: Callable[[Matrix], Matrix], v: Matrix) -> Matrix:
+    return times(v.reshape(-1, 1)).reshape(v.shape)
 
 
 class AnsweringCurator(Curator):
