@@ -24,9 +24,11 @@ Matrix = support.Matrix
 Made = tuple[Any, Matrix]  # a problem, and the components of its population
 
 DRAWS = 8 if support.QUICK else 60
-# By what factor a plan may be wrong: on average over many runs, with tails and correlations that it knows, over few
-# runs, and of rows that are not as it assumes.
-WRONG, NAMED, ROUGHLY, NOT_GAUSSIAN = 1.25, 1.45, 1.6, 4.0
+# By what factor a plan may be wrong: on average over many runs, and over few.
+WRONG, ROUGHLY = 1.25, 1.6
+# The same with tails and correlations that it knows: neighbouring eigenvalues make single runs vary. And of rows that
+# are not as it assumes.
+NAMED, FEW_RUNS, NOT_GAUSSIAN = 1.45, 2.5, 4.0
 
 
 @dataclass(frozen=True)
@@ -252,7 +254,7 @@ def test_plan(setting: Setting) -> None:
 @pytest.mark.parametrize("setting", NAMED_FACTS, ids=lambda setting: setting.name)
 def test_tails_and_correlations(setting: Setting) -> None:
     for what, wrong in compared(setting):
-        target = ROUGHLY if support.QUICK else NAMED
+        target = FEW_RUNS if support.QUICK else NAMED
         support.judge(f"{what}: plan and measurement differ by a factor of", wrong, target, always=True)
 
 
