@@ -347,7 +347,10 @@ def unclipped(
     unlike = max(abs(kept - of_gaussian) - _RESOLUTION, 0.0) / max(1 - min(kept, of_gaussian), 1e-300)
     doubt = max(_LEAST_DOUBT, unlike, float((1 - made_up / np.maximum(lost, 1e-300)).max()))
     longer = unlike if kept < of_gaussian else 0.0
-    hidden = _HIDDEN * released.noise.second / max(float(before.sum()), released.noise.second, 1e-300)
+    of_variances = released.noise.second * math.sqrt(
+        np.broadcast_to(released.profile, covariance.shape).trace() / len(left)
+    )
+    hidden = _HIDDEN * of_variances / max(float(before.sum()), of_variances, 1e-300)
     unseen = _OF_TAILS * longer + min(hidden, _MOST_HIDDEN)
     most = np.maximum(np.where(np.isfinite(left_error), 1 + left_error, 0.0), before * (1 + unseen))
     clipping = Clipping(covariance, lost, min(doubt, 1.0), most, 1 + 2 * longer, unseen)
