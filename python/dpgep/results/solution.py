@@ -39,7 +39,7 @@ Matrix = NDArray[np.float64]
 SOLUTION = Format("dpgep-solution")
 
 # Mean squares of rows near the bound, as shares of its square; of a mean far from zero, as shares of these; deviations.
-_NEAR_THE_BOUND, _FAR_FROM_ZERO, _SURE = 0.5, 0.25, 3.0
+_NEAR_THE_BOUND, _FAR_FROM_ZERO, _SURE = 0.7, 0.5, 3.0
 # How many weights of a component its line of the printed form names, if they are not below a share of the largest.
 _SHOWN, _LEAST = 3, 0.01
 
