@@ -180,7 +180,7 @@ class MomentProblem(Problem):
     def _integer_moments(self, bits: int) -> IntegerMoments:
         make, weight_bits = partial(ExactMomentAccumulator, self.layout, bits), self.dataset.weight_bits
         moments = self.dataset.accumulate(make, alone=True, weight_bits=weight_bits).moments()
-        return replace(moments, n=moments.n >> weight_bits, weight_bits=weight_bits)
+        return replace(moments, n=moments.n >> weight_bits, weight_bits=weight_bits) if weight_bits else moments
 
     def grid_sums(self, bits: int, *, with_squares: bool = False) -> GridSums:
         """Counts and sums per group, and on request squares of all features, of rows in fixed point: exact."""

@@ -439,11 +439,12 @@ def _length_of_far_mean(solution: Solution) -> float | None:
     )
     if moments is None or mean is None or bound is None or located or not solution.model.traits.shift_free:
         return None
-    squares = np.trace(moments.second) - _SURE * moments.noise.second * np.sqrt(len(moments.second))
+    squares = float(np.trace(moments.second)) - _SURE * moments.noise.second * math.sqrt(len(moments.second))
+    if squares <= _NEAR_THE_BOUND * bound**2:
+        return None
     length = float(np.linalg.norm(total_mean(moments)))
-    of_noise = moments.noise.sums * np.sqrt(moments.sums.size)  # the length that a mean of zero would have
-    far = squares > _NEAR_THE_BOUND * bound**2 and (length - 2 * of_noise) ** 2 > _FAR_FROM_ZERO * squares
-    far = far and length > 2 * of_noise
+    of_noise = moments.noise.sums * math.sqrt(moments.sums.size)  # the length that a mean of zero would have
+    far = length > 2 * of_noise and (length - 2 * of_noise) ** 2 > _FAR_FROM_ZERO * squares
     return length if far and not (moments.noiseless and moments.clipped == 0) else None
 
 
