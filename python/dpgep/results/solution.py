@@ -421,8 +421,8 @@ def warn_of_accuracy(result: MethodResult, solution: Solution) -> None:
     warn_of_scales(solution.preprocessing, solution.feature_names, solution)
     if (length := _length_of_far_mean(solution)) is not None:
         message = (
-            f"rows longer than the bound {solution.privacy.bound:.3g} were clipped about zero, far from their mean of "
-            f'length {length:.3g}: that may turn directions. Give Preprocessing(bound, location), or bound="auto"'
+            f"rows longer than the bound {solution.privacy.bound:.3g}, if any, are clipped about zero, far from their "
+            f'mean of length {length:.3g}: that turns directions. Give Preprocessing(bound, location), or bound="auto"'
         )
         warn(AccuracyWarning(message, solution))
 
