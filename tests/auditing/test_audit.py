@@ -380,7 +380,7 @@ def test_low_bits_are_judged_on_runs_that_did_not_choose_them(
     rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # where anything passes for a pattern, it fits the runs that chose it, and the others as rarely as confidence says
-    monkeypatch.setattr(low_bits, "_BY_CHANCE", 8 * (low_bits._FINEST - low_bits._COARSEST + 1))
+    monkeypatch.setattr(low_bits, "_chance", lambda n_entries: 0.0)
     results = [
         audit_samples(*rng.standard_normal((2, 200, 8)), confidence=0.8, low_bits=True, parts=[3, 5]) for _ in range(40)
     ]

@@ -111,10 +111,13 @@ def _learn(first: Values, second: Values) -> tuple[Pattern, float]:
         better = evidence > best
         best[better], scales[better] = evidence[better], at[better]
         weights[better] = np.log((counts[1] + 0.5) / (counts[0] + 0.5))[better]
-    # what the largest G exceeds by chance with probability of about _BY_CHANCE
-    by_chance = float(scipy.special.chdtri(N_CLASSES - 1, _BY_CHANCE / (m * (_FINEST - _COARSEST + 1))))
-    used = np.flatnonzero(best > by_chance)
+    used = np.flatnonzero(best > _chance(m))
     return Pattern(used, scales[used], weights[used]), float(best[used].sum())
+
+
+def _chance(n_entries: int) -> float:
+    """The value that the largest G exceeds by chance with probability of about ``_BY_CHANCE``."""
+    return float(scipy.special.chdtri(N_CLASSES - 1, _BY_CHANCE / (n_entries * (_FINEST - _COARSEST + 1))))
 
 
 def _counts(values: Values, scales: Any) -> Values:
