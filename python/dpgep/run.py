@@ -89,12 +89,18 @@ class Run:
         except NotFiniteError as error:
             raise self._problem.naming_columns(error) from None
 
-    def curator(self, make: Callable[[Problem, Ledger, core.NoiseStream], C], *, mixed: bool = False) -> C:
+    def curator(
+        self,
+        make: Callable[[Problem, Ledger, core.NoiseStream], C],
+        *,
+        mixed: bool = False,
+        scaled: bool = False,
+    ) -> C:
         """The curator, a `Curator` or a subclass; of a problem that asks for it, prepared first: `prepare`."""
         problem = self._problem
         if problem.auto is not None:
             table = cast(MomentProblem, problem)  # no other problem buys preprocessing
-            preprocessing = prepare_table(table, self._ledger, self._stream, mixed=mixed)
+            preprocessing = prepare_table(table, self._ledger, self._stream, mixed=mixed, scaled=scaled)
             problem = table.prepared(preprocessing)
             self._ledger.begin()
         self.preprocessing = problem.preprocessing
@@ -114,8 +120,13 @@ class Run:
             warn_of_delta(self._account, self._problem.n_counted, result)
 
 
-def prepare_table(problem: MomentProblem, ledger: Ledger, stream: core.NoiseStream, *, mixed: bool) -> Preprocessing:
-    """The preprocessing of a table, bought from ``ledger``; its columns may be ``mixed``."""
+def prepare_table(
+    problem: MomentProblem, ledger: Ledger, stream: core.NoiseStream, *, mixed: bool, scaled: bool = False
+) -> Preprocessing:
+    """The preprocessing of a table, bought from ``ledger``; its columns may be ``mixed``.
+
+    ``scaled``: columns of a model that depends on scales may be divided by scales of their own.
+    """
     assert problem.auto is not None
     if problem.dataset.read_once:
         raise ValueError(f'bound="auto" needs {ANOTHER_PASS}')
@@ -125,6 +136,7 @@ def prepare_table(problem: MomentProblem, ledger: Ledger, stream: core.NoiseStre
         problem.model,
         shifted=problem.can_shift,
         mixed=mixed and not problem.is_sparse,
+        scaled=scaled and not problem.is_sparse,
         grouped=problem.layout.n_groups > 1,
     )
 

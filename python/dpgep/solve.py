@@ -10,11 +10,12 @@ from dpgep._checks import require_count, require_non_negative, require_one_of
 from dpgep._threads import use_threads
 from dpgep.data.dataset import ANOTHER_PASS
 from dpgep.methods import METHODS
-from dpgep.methods.base import MEMORY_LIMIT, ONE_ROW_EACH, component_count, require_capacity
+from dpgep.methods.base import MEMORY_LIMIT, ONE_ROW_EACH, component_count, require_capacity, require_no_scales
 from dpgep.methods.clipping_bias import with_clipping_bias
 from dpgep.methods.ridge import products_ridge
 from dpgep.models.model import Adjacency
 from dpgep.models.moments import ReleasedMoments
+from dpgep.models.pencil import pencil_in_units
 from dpgep.models.preprocessing import AutoPreprocessing, Bound, Preprocessing
 from dpgep.privacy import release as of_moments
 from dpgep.privacy.accounting import Accounting
@@ -122,12 +123,14 @@ def solve(
     if public.read_once and not settings.in_one_pass(problem.model.n_features):
         raise ValueError(f"method {method!r} with these options needs {ANOTHER_PASS}")
     with use_threads(n_threads), run.reserved():
-        curator = run.curator(Curator, mixed=problem.auto is not None and not settings.on_columns())
+        mixed = problem.auto is not None and not settings.on_columns()
+        curator = run.curator(Curator, mixed=mixed, scaled=chosen.scales_columns(settings, public))
         result = chosen.run(curator, k, settings)
     name = result.method or method
     kept = result.moments if name == "release" else None
     if kept is not None and run.preprocessing is not None:
-        result = with_clipping_bias(result, curator.model.noisy(kept), kept, run.preprocessing)
+        pencil = pencil_in_units(curator.model, kept, run.preprocessing)
+        result = with_clipping_bias(result, pencil, kept, run.preprocessing)
     solution = solution_of(
         result,
         run.report,
@@ -294,7 +297,7 @@ def _moments(problem: Problem, start: Callable[[], Run]) -> Release:
         )
     run = start()
     with run.reserved():
-        noisy = run.curator(Curator).answer(of_moments.Release())
+        noisy = run.curator(Curator, scaled=True).answer(of_moments.Release())
     assert isinstance(noisy, ReleasedMoments)
     found = _release(problem, run, noisy)
     run.warn_of_counted(found)
@@ -311,6 +314,7 @@ def _operator(
         require_non_negative("regularization", regularization)
     ONE_ROW_EACH.require('storage="operator"', problem.public)
     run = start()
+    require_no_scales(problem.public)
     require_capacity(problem.public, 1, memory_limit)
     with run.reserved():
         curator = run.curator(partial(AnsweringCurator, memory_limit=memory_limit))

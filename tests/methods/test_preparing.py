@@ -20,6 +20,7 @@ from dpgep import AutoPreprocessing, Moments, Preprocessing, PrivacyBudgetError
 from dpgep.data.dataset import map_rows
 from dpgep.methods import METHODS
 from dpgep.methods.preprocessing import Norms
+from dpgep.methods.weights import noise_weights
 from dpgep.models import MODELS
 from dpgep.privacy.ledger import cost_of
 
@@ -149,11 +150,15 @@ SQUARES = {"histogram of row norms": (2, 1), "sum of the rows": (4, 1)}
 
 
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
-@pytest.mark.parametrize("name", ["pca", "fda"])
-def test_the_noise_of_every_stage_is_that_of_its_sensitivity(name: str, adjacency: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "precondition", "stages"), [("pca", None, 2), ("pca", "columns", 4), ("fda", "columns", 4)]
+)
+def test_the_noise_of_every_stage_is_that_of_its_sensitivity(
+    name: str, precondition: Any, stages: int, adjacency: str
+) -> None:
     x = table()
     x[:, 3] = 300 + np.random.default_rng(1).standard_normal(len(x))  # far from zero: looked at again
-    auto = AutoPreprocessing(precondition="columns")
+    auto = AutoPreprocessing(precondition=precondition)
     report = dpgep.solve(problems(x, preprocessing=auto, adjacency=adjacency)[name], mu=3.0).privacy
     seen = set()
     for entry in report.releases[:-1]:
@@ -168,7 +173,7 @@ def test_the_noise_of_every_stage_is_that_of_its_sensitivity(name: str, adjacenc
         assert cost >= entry.mu * (1 - 1e-5)
         assert block.scale == block.deviation * 2**entry.grid_bits
         seen.add(entry.query)
-    assert len(seen) == {"pca": 2, "fda": 4}[name]
+    assert len(seen) == stages
 
 
 @pytest.mark.parametrize(("method", "options"), runs(5))
@@ -484,7 +489,7 @@ def test_missing_values_count_as_the_location(name: str) -> None:
     )
     location = solution.preprocessing.location
     np.testing.assert_allclose(location / UNITS, x.mean(axis=0) / UNITS, atol=0.15)
-    if solution.preprocessing.scale is not None:
+    if solution.model.traits.scale_free:
         np.testing.assert_allclose(solution.preprocessing.scale, x.std(axis=0), rtol=0.15)
     filled = np.where(np.isnan(holed), location, holed)
     exact = dpgep.solve(
@@ -792,6 +797,59 @@ def test_indicators_have_a_public_range() -> None:
     assert not any(entry.query.startswith("histogram") and "columns" in entry.query for entry in alone.privacy.releases)
 
 
+def test_weights_of_noise_are_where_its_slope_is_zero() -> None:
+    """Equal where variances are; else the error that they minimize grows whichever changes."""
+    np.testing.assert_allclose(noise_weights(np.full(4, 9.0), np.zeros(4), 2), 3.0)
+    variances = np.array([100.0, 4.0, 1.0, 0.01])
+    weights = noise_weights(variances, np.zeros(4), 2)
+    gaps = np.maximum(np.maximum.outer(variances, variances), 4.0) ** -2.0
+
+    def error(w: Any) -> float:
+        return float(2 * np.log((variances / w**2).sum()) + np.log(w**2 @ gaps @ w**2))
+
+    for factor in (0.9, 1.1):
+        for j in range(4):
+            assert error(weights * factor ** (np.arange(4) == j)) > error(weights)
+    unknown = noise_weights(variances, np.array([0.0, 0.0, 0.0, 50.0]), 2)
+    assert unknown[3] > 3 * weights[3]  # it may be long
+
+
+def test_plain_pca_of_columns_in_units_of_their_own() -> None:
+    """The second component, whose variance is a millionth of the first's, is found."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((20000, 4)) * [1000.0, 1.0, 0.3, 0.1] + [5000.0, 2.0, 1.0, 0.0]
+    x[:, 2] += 0.5 * (x[:, 1] - 2)
+    exact = np.linalg.eigh(np.cov(x.T))[1][:, ::-1].T
+    solution = dpgep.solve(dpgep.pca(x), mu=0.3, n_components=2)
+    assert not any(solution.diagnostics.lost)
+    np.testing.assert_allclose(np.abs((solution.components * exact[:2]).sum(axis=1)), 1.0, atol=1e-3)
+    np.testing.assert_allclose(solution.eigenvalues, np.linalg.eigvalsh(np.cov(x.T))[::-1][:2], rtol=0.1)
+    again = solution.release.pca(n_components=2)
+    assert abs(again.components[1] @ solution.components[1]) > 0.999
+    same = dpgep.solve(dpgep.pca(x, preprocessing=solution.preprocessing), epsilon=math.inf, n_components=2)
+    np.testing.assert_allclose(np.abs((same.components * exact[:2]).sum(axis=1)), 1.0, atol=1e-3)
+
+
+@pytest.mark.parametrize("standardize", [False, True])
+def test_the_more_people_the_less_is_cut(standardize: bool) -> None:
+    """Rows with long tails, repeated: what cut and bound change stays below the noise."""
+    rng = np.random.default_rng(3)
+    x = np.exp(rng.standard_normal((500, 4)) @ np.diag([1.2, 1.0, 0.8, 0.6]) + 0.7 * rng.standard_normal((500, 1)))
+    matrix = np.corrcoef(x.T) if standardize else np.cov(x.T)
+    exact = np.linalg.eigh(matrix)[1][:, -1]
+    errors = []
+    for times in (1, 10, 100, 1000):
+        rows = np.tile(x, (times, 1))
+        found = []
+        for _ in range(3):
+            solution = dpgep.solve(dpgep.pca(rows, standardize=standardize), mu=0.3, n_components=1)
+            vector = (solution.relative_components if standardize else solution.components)[0]
+            found.append(1 - (vector @ exact) ** 2)
+        errors.append(float(np.median(found)))
+    assert errors[3] < 0.01
+    assert errors[3] < errors[0] / 10
+
+
 def test_the_report_shows_what_each_stage_cost() -> None:
     solution = dpgep.solve(problems(table(), bound="auto")["pca standardized"], mu=1.0)
     prices = solution.privacy.prices()
@@ -875,7 +933,6 @@ def test_a_preparation_is_not_used_where_it_changes_the_answer() -> None:
         ("pca", full),
         ("cca", full),
         ("pca standardized", full),
-        ("pca", scaled),
         ("pls", scaled),
     ):
         with pytest.raises(ValueError, match="would change the answer"):
@@ -883,7 +940,13 @@ def test_a_preparation_is_not_used_where_it_changes_the_answer() -> None:
     with pytest.raises(ValueError, match=r"location .* would change"):
         dpgep.pca(x, center=False, preprocessing=Preprocessing(1.0, PLACES))
     with pytest.raises(ValueError, match="would change"):
-        Moments(dpgep.models.PcaModel(5, center=True), preprocessing=scaled)
+        Moments(dpgep.models.PlsModel((2, 3), center=True), preprocessing=scaled)
+    budget = dpgep.Budget(mu=1.0)
+    with pytest.raises(ValueError, match="scale of this preprocessing would change"):
+        dpgep.solve(problems(x, preprocessing=scaled)["pca"], method="clipped-power", budget=budget)
+    with pytest.raises(ValueError, match="scale of this preprocessing would change"):
+        dpgep.release(problems(x, preprocessing=scaled)["pca"], storage="operator", budget=budget)
+    assert budget.remaining_mu == 1.0
     assert dpgep.pca(x, preprocessing=Preprocessing(2.0, PLACES, np.full(5, 3.0))) is not None
 
 
@@ -950,7 +1013,8 @@ def test_a_mean_far_from_zero_is_bought_again() -> None:
     rng = np.random.default_rng(2)
     x = rng.standard_normal((5000, 10)) * np.array([3.0, 2.0, *[1.0] * 8])
     shifted = x + 1000 * rng.standard_normal(10)
-    solution = dpgep.solve(dpgep.pca(shifted, bound="auto"), mu=0.3, n_components=1)
+    problem = dpgep.pca(shifted, preprocessing=AutoPreprocessing(precondition=None))
+    solution = dpgep.solve(problem, mu=0.3, n_components=1)
     assert sum("sum of the rows" in entry.query for entry in solution.privacy.releases) > 1
     assert solution.privacy.bound < 15
     assert abs(solution.components[0, 0]) > 0.95

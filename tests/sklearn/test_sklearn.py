@@ -381,6 +381,7 @@ class TestBudgets:
                 unpaid.fit(rows)
         stored.set_params(budget=dpgep.Budget(**PRIVATE)).fit(rows)
 
+    @pytest.mark.filterwarnings("ignore:components .* lost:dpgep.AccuracyWarning")  # a fourteenth of the budget each
     def test_a_grid_search_spends_folds_times_candidates_and_the_refit(self, labelled: tuple[Matrix, Any]) -> None:
         x, y = (part[:500] for part in labelled)
         budget = dpgep.Budget(epsilon=8.0, delta=1e-6)

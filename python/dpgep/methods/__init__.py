@@ -55,7 +55,13 @@ _SPCA = Method(
     whole_budget=True,
 )
 _RELEASE = Method(
-    "release", release, ReleaseOptions, (ReleaseDiagnostics, OperatorDiagnostics), _ANY, keeps_moments=True
+    "release",
+    release,
+    ReleaseOptions,
+    (ReleaseDiagnostics, OperatorDiagnostics),
+    _ANY,
+    keeps_moments=True,
+    in_units=True,
 )
 
 
@@ -71,7 +77,13 @@ METHODS = _Methods(
     (method.name, method)
     for method in (
         replace(_RELEASE, by_products={"storage": "operator"}),
-        replace(_RELEASE, name="auto", run=select_method, diagnostics=(*_RELEASE.diagnostics, ClippedPowerDiagnostics)),
+        replace(
+            _RELEASE,
+            name="auto",
+            run=select_method,
+            diagnostics=(*_RELEASE.diagnostics, ClippedPowerDiagnostics),
+            in_units=False,
+        ),
         Method(
             "clipped-power",
             clipped_power,

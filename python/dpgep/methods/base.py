@@ -127,6 +127,10 @@ class Options:
         """Whether one pass over the rows is enough."""
         return False
 
+    def in_units(self, n_features: int) -> bool:
+        """Whether a model that depends on scales is solved in the units of columns that have scales of their own."""
+        return False
+
     def on_columns(self) -> list[str]:
         """The options given that choose among the columns of a table."""
         return [name for name in ("sparsity", "screen") if getattr(self, name, None)]
@@ -324,6 +328,9 @@ class ReleaseOptions(PairOptions):
     def in_one_pass(self, n_features: int) -> bool:
         return self.screen is None and self.storage_for(n_features) == "matrix"
 
+    def in_units(self, n_features: int) -> bool:
+        return self.screen is None and n_features < WIDE and self.in_one_pass(n_features)
+
     def storage_for(self, d: int) -> str:
         """Where memory lets a release of d features be kept: a function of public numbers."""
         if self.storage != "auto":
@@ -470,6 +477,7 @@ class Method:
     data : the kinds of data that it can query; for others the curator refuses, and nothing is spent.
     needs : its other needs of a problem.
     keeps_moments : whether its solution holds the released moments, for intervals and further questions.
+    in_units : whether models that depend on scales may be solved in the units of columns that were divided by scales.
     whole_budget : whether it spends an (epsilon, delta) of its own, as samples of people have no mu.
     by_products : the options with which it asks for nothing but products with one noisy pencil; None where it asks for
         more.
@@ -482,6 +490,7 @@ class Method:
     data: tuple[Data, ...]
     needs: tuple[Need, ...] = ()
     keeps_moments: bool = False
+    in_units: bool = False
     whole_budget: bool = False
     by_products: Mapping[str, str] | None = None
 
@@ -489,14 +498,30 @@ class Method:
         """Its options, checked. Raises TypeError for those that it does not take."""
         return checked_options(f"method {self.name!r}", self.options, options)
 
+    def scales_columns(self, options: Options, public: PublicSide) -> bool:
+        """Whether the columns of a model that depends on scales may be divided by scales of their own."""
+        return self.in_units and options.in_units(public.model.n_features)
+
     def check(self, options: Options, public: PublicSide, n_components: Any) -> int:
         """K. Raises ValueError where a problem does not serve. Nothing was released."""
         k = component_count(public.model, n_components)
         options.require_separate_columns(mixed=public.mixes_columns)
+        if not self.scales_columns(options, public):
+            require_no_scales(public)
         for need in self.needs:
             need.require(self.name, public)
         options.check(public, k)
         return k
+
+
+def require_no_scales(public: PublicSide) -> None:
+    """Raise ValueError where columns of a model that depends on scales have scales of their own."""
+    scale = None if public.preprocessing is None else public.preprocessing.scale
+    if scale is not None and not public.model.traits.scale_free and np.ptp(scale) > 0:
+        raise ValueError(
+            f"the scale of this preprocessing would change the answer of {public.model.name}, except for "
+            'method="release" with a matrix: use that, or preprocessing that was bought for this'
+        )
 
 
 def method_result(

@@ -66,12 +66,17 @@ def lost_variances(clipped: ReleasedMoments, preprocessing: Preprocessing) -> Ma
         half = scipy.linalg.solve(preprocessing.linear.T, second)
         second = scipy.linalg.solve(preprocessing.linear.T, half.T)
     left, kept = np.maximum(np.diagonal(second), 0.0), preprocessing.energy_kept
-    if preprocessing.variance_error is None:
+    if preprocessing.variance is not None:
+        before = preprocessing.variance
+    elif preprocessing.variance_error is not None:
+        before = np.ones(len(left))
+    else:
         return np.asarray(left * (1 / kept - 1))
-    lost, sure = np.maximum(1 - left, 0.0), np.ones(len(left), dtype=np.bool_)
+    sure = np.ones(len(left), dtype=np.bool_)
     sure[list(preprocessing.unsure)] = False
+    lost, total = np.maximum(before - left, 0.0), max(float(before[sure].sum()), 1e-300)
     lost[~sure] = left[~sure] * (1 / kept - 1)
-    return np.asarray(lost + max(1 - kept - float(lost[sure].mean() if sure.any() else 0.0), 0.0))
+    return np.asarray(lost + before * max(1 - kept - float(lost[sure].sum()) / total, 0.0))
 
 
 def turn_by_clipping(

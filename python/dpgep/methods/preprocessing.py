@@ -15,6 +15,7 @@ from typing import Literal
 import numpy as np
 
 from dpgep.methods.ranges import ColumnRanges
+from dpgep.methods.weights import noise_weights
 from dpgep.models.bins import FIRST_OCTAVE, N_OCTAVES, NORM_STEPS, people_run
 from dpgep.models.model import Matrix, Model
 from dpgep.models.preprocessing import LEAST_KEPT, AutoPreprocessing, Preprocessing, is_pairwise
@@ -28,7 +29,9 @@ _LEAST_BOUND_SHARE, _MOST_BOUND_SHARE = 0.02, 0.1
 _MEAN_SHARE = 0.05
 # n mu over d^1.5 from which a preconditioning helps. In simulations the full one made errors up to twice as large where
 # columns were hardly correlated, and 10 to 400 times smaller for condition numbers of 100 and 1000.
-_WORTH = {"columns": 1.0, "full": 50.0}
+# "units": of weights of noise in models that depend on scales, chosen on half of the tables of
+# benchmarks/real_tables.py (10 of 0, 3 and 10).
+_WORTH = {"columns": 1.0, "units": 10.0, "full": 50.0}
 # For the covariance by which rows are made uncorrelated, and how much of its noise level stays in its eigenvalues.
 _COVARIANCE_SHARE, _NOISE_KEPT = 0.25, 0.5
 # What all stages together may take.
@@ -38,6 +41,7 @@ _OCTAVES_SHARE, _LOOK_SHARE = 0.4, 0.25
 _MOST_LOOKS, _PARTS = 6, 32
 # Deviations at which entries are cut off, for few columns: later where sizes are asked for, which that changes most.
 _LEAST_CUT, _LEAST_CUT_OF_SIZES = 6.0, 12.0
+_CUT_GROWS, _SIZES_SHOW = 0.3, 5.0
 # Least deviation of a column, relative to half of its interval, and at all; least eigenvalue of scaled columns.
 _LEAST_SPREAD, _LEAST_SCALE, _LEAST_EIGENVALUE = 2.0**-10, 2.0**-500, 2.0**-30
 # Deviations from which on a noisy count shows that it is not that of all people.
@@ -60,6 +64,10 @@ _FAR = 1e9
 _BIAS = 0.05
 # Deviations of the noise that the longest rows must exceed: a bound is wrong by less than a scale may be.
 _NORMS_TAIL = 2.5
+# Components that noise is weighed against where columns have variances of different sizes.
+_LEADING = 2
+# The share of the longest rows by which those are judged that noise hides.
+_UPPER = 0.1
 # Norms of rows that have a location and scale, in units of sqrt(d): there are hardly smaller ones.
 _LEAST_NORM = 0.02
 
@@ -73,17 +81,25 @@ class Shares:
 
 
 def prepare(
-    stages: Stages, auto: AutoPreprocessing, model: Model, *, shifted: bool, mixed: bool, grouped: bool = False
+    stages: Stages,
+    auto: AutoPreprocessing,
+    model: Model,
+    *,
+    shifted: bool,
+    mixed: bool,
+    scaled: bool,
+    grouped: bool = False,
 ) -> Preprocessing:
     """The preprocessing of a table for ``model``, bought stage by stage.
 
-    Rows may be ``shifted``; where ``auto`` leaves that open, their columns may be ``mixed``. Where people are
-    ``grouped``, those without a group have no row.
+    Rows may be ``shifted``; where ``auto`` leaves that open, their columns may be ``mixed``, and those of a model that
+    depends on scales ``scaled``: its answer is in their units then. Where people are ``grouped``, those without a group
+    have no row.
     """
     least_cut = _LEAST_CUT_OF_SIZES if model.traits.asks_sizes else _LEAST_CUT
     shares = _shares(stages.n, stages.n_columns, stages.mu, auto)
     estimator = _Estimator(stages, auto, shares, model, grouped=grouped, least_cut=least_cut)
-    found = estimator.preprocessing(model, shifted=shifted, mixed=mixed)
+    found = estimator.preprocessing(model, shifted=shifted, mixed=mixed, scaled=scaled and not is_pairwise(auto))
     return replace(found, pairwise=True) if is_pairwise(auto) else found
 
 
@@ -126,26 +142,49 @@ class _Estimator:
                 f"{_MOST_PREPARING:g} of mu^2"
             )
 
-    def preprocessing(self, model: Model, *, shifted: bool, mixed: bool) -> Preprocessing:
+    def preprocessing(self, model: Model, *, shifted: bool, mixed: bool, scaled: bool) -> Preprocessing:
         affordable = self._d <= _MOST_COLUMNS and self._affords("columns")
         if model.traits.scale_free and affordable:
             prepared = self._bounded(self.columns(shifted=shifted))
             if self._auto.precondition == "full" or (mixed and model.traits.linear_free and self._affords("full")):
                 return self._uncorrelated(prepared, model.views)
             return prepared
+        if scaled and model.traits.is_covariance and affordable:
+            norms = self._norms(self._as_is)  # a pass, which counts the people of a source
+            in_range = norms.norms[0] >= 1 / _FAR and norms.norms[-1] <= _FAR
+            if in_range and self._affords("units"):
+                return self._bounded(self._weighted(norms.mean_square, shifted=shifted))
+            if not (shifted and self._missing):
+                return self._shifted(norms) if shifted else self._with_bound(self._as_is, norms)
         if shifted and affordable and self._missing:  # a mean of rows would count what is absent as 0
-            return self._bounded(
-                replace(
-                    self.columns(shifted=True),
-                    scale=None,
-                    variance_error=None,
-                    largest=self._as_is.largest,
-                    unsure=(),
-                )
-            )
-        return self._shifted() if shifted else self._bounded(self._as_is)
+            return self._bounded(self._unscaled(self.columns(shifted=True)))
+        return self._shifted(self._norms(self._as_is)) if shifted else self._bounded(self._as_is)
 
-    def _affords(self, precondition: Literal["columns", "full"]) -> bool:
+    def _weighted(self, longest: float, *, shifted: bool) -> Preprocessing:
+        """Columns shifted, and divided by what weighs noise against the leading components.
+
+        No column is longer than rows are, by their mean square ``longest``: that alone counts where the budget did not
+        show a column.
+        """
+        found = self.columns(shifted=shifted)
+        assert found.scale is not None
+        assert found.variance_error is not None
+        variances = found.scale**2
+        noise = np.minimum(variances * found.variance_error, longest)
+        unseen = variances > longest
+        variances[unseen] = 0.0
+        noise[unseen] = longest / 2
+        location = found.location
+        if location is not None:
+            location = np.where(unseen | (location**2 > _FACTOR**2 * longest), 0.0, location)
+        weights = noise_weights(variances, noise, _LEADING)
+        return replace(self._unscaled(found), location=location, scale=weights, variance=variances / weights**2)
+
+    def _unscaled(self, found: Preprocessing) -> Preprocessing:
+        """The location alone."""
+        return replace(found, scale=None, variance_error=None, largest=self._as_is.largest, unsure=())
+
+    def _affords(self, precondition: Literal["columns", "units", "full"]) -> bool:
         """Whether a preconditioning was asked for, or would help.
 
         Of scaled columns, directions of unit variance have to stand out of the answer's noise, about 2 d^1.5/(n mu), at
@@ -158,7 +197,7 @@ class _Estimator:
         if math.isinf(self._stages.mu) and asked == "auto":
             return precondition == "columns"
         if asked != "auto":
-            return asked is not None and (precondition == "columns" or asked == "full")
+            return asked is not None and (precondition != "full" or asked == "full")
         if n is None or (precondition == "full" and self._shares.columns > _MOST_SHARE):
             return precondition == "columns"
         return bool(n * self._stages.mu >= _WORTH[precondition] * self._d**1.5)
@@ -199,9 +238,7 @@ class _Estimator:
         variance, noise = square - mean**2, sums.deviation * np.sqrt(1 + 4 * mean**2) / n
         spread = np.maximum(np.sqrt(np.maximum(variance, sums.deviation / n)), _LEAST_SPREAD)
         location = interval.middle + interval.half * mean if shifted else None
-        scale, largest = np.maximum(interval.half * spread, _LEAST_SCALE), max(self._least_cut, math.sqrt(self._d))
-        if math.isinf(self._stages.mu) and self._auto.precondition != "full":  # no noise hides what a cut changes
-            largest = self._as_is.largest
+        scale = np.maximum(interval.half * spread, _LEAST_SCALE)
         known = (
             found.seen
             & ~found.narrow
@@ -214,11 +251,23 @@ class _Estimator:
             1.0,
             location,
             scale,
-            largest=largest,
+            largest=self._cut,
             missing=self._missing,
             variance_error=noise / spread**2,
             unsure=unsure,
         )
+
+    @property
+    def _cut(self) -> float:
+        """Deviations at which entries are cut off: the more the less noise there is to hide what that changes.
+
+        Where much noise is left, one column whose scale came out too small must not lengthen all rows.
+        """
+        if math.isinf(self._stages.mu) and self._auto.precondition != "full":
+            return self._as_is.largest
+        shown = (self._stages.n or 0.0) * self._stages.mu / self._d**1.5
+        later = _CUT_GROWS * math.sqrt(shown) if math.isfinite(shown) else 0.0
+        return max(self._least_cut if shown >= _SIZES_SHOW else _LEAST_CUT, math.sqrt(self._d), later)
 
     @property
     def _n_rows(self) -> int | None:
@@ -259,9 +308,9 @@ class _Estimator:
             linear[view, view] = (vectors / np.sqrt(np.maximum(values, 0.0) + ridge)) @ vectors.T
         return self._bounded(replace(scaled, linear=linear))
 
-    def _shifted(self) -> Preprocessing:
+    def _shifted(self, norms: Norms) -> Preprocessing:
         """The mean as a location, where it is long; again, while its noise is not short beside the rows."""
-        mapped, norms = self._as_is, self._norms(self._as_is)
+        mapped = self._as_is
         for _ in range(_MOST_MEANS):
             bound, n = norms.quantile(_WITHIN), self._n_rows or norms.n
             total = self._stages.row_sum(replace(mapped, bound=bound), self._part(_MEAN_SHARE))
@@ -298,7 +347,7 @@ class _Estimator:
     def _norms(self, mapped: Preprocessing) -> Norms:
         """Norms of mapped rows: any, or those that their entries allow where these are cut off."""
         first, last = NORM_STEPS * FIRST_OCTAVE, NORM_STEPS * (FIRST_OCTAVE + N_OCTAVES)
-        if mapped.scale is not None:
+        if mapped.scale is not None and mapped.largest < self._as_is.largest:
             ends = _LEAST_NORM * math.sqrt(self._d), mapped.largest * math.sqrt(self._d)
             first, last = (math.floor(NORM_STEPS * math.log2(end)) for end in ends)
         histogram = self._stages.norms(mapped, first, last - first + 1, self._part(self._shares.bound))
@@ -307,8 +356,27 @@ class _Estimator:
         run = people_run(counts, histogram.deviation, tail=0.0, noise_tail=_NORMS_TAIL)
         if not run.is_seen:
             return Norms(np.array([math.sqrt(self._d)]), np.ones(1))
-        bins = np.arange(run.first, run.last + 1)
-        return Norms(np.exp2((first + bins + 0.5) / NORM_STEPS), np.maximum(counts[bins], 0.0))
+        people = np.maximum(counts[run.first : run.last + 1], 0.0)
+        hidden = _hidden_tail(people, _NORMS_TAIL * run.noise)
+        bins = np.arange(run.first, run.last + 1 + len(hidden))
+        return Norms(np.exp2((first + bins + 0.5) / NORM_STEPS), np.concatenate([people, hidden]))
+
+
+def _hidden_tail(people: Matrix, most: float) -> Matrix:
+    """Of rows longer than those seen, as many in each bin as continue the longest tenth: ``most`` of them at most.
+
+    The tenth is taken to be geometric in the bins, as norms with a power law are.
+    """
+    above = np.cumsum(people[::-1])[::-1]
+    upper = people[int(np.flatnonzero(above > _UPPER * above[0])[-1]) :]
+    places = np.arange(len(upper))
+    mean = float(places @ upper) / float(upper.sum())
+    ratio = mean / (1 + mean)
+    hidden = min(float(upper.sum()) * ratio ** len(upper), most)
+    if hidden <= 0.5:
+        return people[:0]
+    bins = np.arange(math.ceil(math.log(0.5 / hidden) / math.log(ratio)))
+    return np.asarray(hidden * (1 - ratio) * ratio**bins)
 
 
 def _shares(n: float | None, d: int, mu: float, auto: AutoPreprocessing) -> Shares:
@@ -332,6 +400,12 @@ class Norms:
     def n(self) -> float:
         """Number of people seen."""
         return max(float(self.people.sum()), 1.0)
+
+    @property
+    def mean_square(self) -> float:
+        """Of the norms, by the upper ends of the bins."""
+        ends = self.norms * 2 ** (0.5 / NORM_STEPS)
+        return float(ends**2 @ self.people / self.people.sum())
 
     def quantile(self, share: float) -> float:
         """A norm that at least this share of the people do not exceed."""

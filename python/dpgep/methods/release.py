@@ -40,6 +40,7 @@ from dpgep.methods.screening import Screened, keep_features
 from dpgep.methods.sparse import SparseFit, sparse_solution
 from dpgep.models.model import Matrix, MatrixPencil, NoisyPencil, Released, Standardization
 from dpgep.models.moments import ReleasedMoments
+from dpgep.models.pencil import pencil_in_units
 from dpgep.models.redundant import Reduced, Redundancy, reduced
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.release import FeatureRelease, LocalReports, Release
@@ -103,7 +104,8 @@ def release(curator: Curator, n_components: int, options: ReleaseOptions) -> Met
         return operator_release(curator, n_components, options)
     redundant = Redundancy.of(curator.model, curator.public.preprocessing) if curator.model.indicators else None
     released = curator.answer(Release())
-    found = solve_released(curator.model.noisy(released), n_components, options, redundant)
+    noisy = pencil_in_units(curator.model, released, curator.public.preprocessing)
+    found = solve_released(noisy, n_components, options, redundant)
     if isinstance(released, ReleasedMoments) and released.mark is not None and found.moments is not None:
         return replace(found, moments=released)  # with marks: the pairs follow from them
     return found

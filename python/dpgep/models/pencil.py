@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import scipy  # its sparse matrices are loaded when they are used
@@ -304,6 +304,12 @@ def in_units(model: Model, preprocessing: Preprocessing | None) -> tuple[Matrix 
         return None, preprocessing
     unit = 2.0 ** (math.frexp(float(scale.max()))[1] - 1)
     return scale / unit, replace(preprocessing, scale=np.full(len(scale), unit), variance_error=None)
+
+
+def pencil_in_units(model: Model, released: Any, preprocessing: Preprocessing | None) -> NoisyPencil:
+    """The pencil of released moments of mapped rows, in the units of the columns where the model depends on them."""
+    noisy, (scale, _) = model.noisy(released), in_units(model, preprocessing)
+    return noisy if scale is None else replace(cast(MomentsPencil, noisy), scale=scale)
 
 
 def with_eigenvalues(before: MomentsPencil, vectors: Matrix, old: Matrix, new: Matrix) -> ReleasedMoments:

@@ -58,7 +58,8 @@ class AutoPreprocessing:
     precondition : "columns": every column gets a location and a scale, where the model's answer allows. "full": after
         that, a quarter of mu^2 buys a covariance, under whose inverse root (of each view) the final rows are about
         uncorrelated: for columns that are strongly correlated, in CCA, FDA and SIR; not for sparse solutions. None:
-        neither. "auto": "columns" where n mu is at least d^1.5, and "full" where `dpgep.solve` is asked for a solution
+        neither. "auto": "columns" where n mu is at least d^1.5 (in plain PCA 10 d^1.5: columns are divided by weights
+        of noise there, and the answer is in their units), and "full" where `dpgep.solve` is asked for a solution
         in all columns and n mu is at least 50 d^1.5.
     missing : "error"; "center": an absent value (NaN) counts as the location of its column, or as 0 where columns get
         none; or "pairwise", where there are no groups: covariances of two columns are those of the people who have
@@ -141,6 +142,8 @@ class Preprocessing(Shown):
     variance_error : (d,), relative deviations of the noise in the squares of ``scale``, which were bought as variances
         of the columns; None where they were not, and say nothing of them.
     unsure : columns whose scale the budget did not show: it may be wrong by any factor.
+    variance : (d,), variances of the columns in units of the squares of ``scale``, as they were bought, where ``scale``
+        weighs noise and is no deviation; else None.
     """
 
     bound: Positive
@@ -153,6 +156,7 @@ class Preprocessing(Shown):
     variance_error: Matrix | None = None
     unsure: tuple[int, ...] = ()
     pairwise: bool = False
+    variance: Matrix | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -167,6 +171,8 @@ class Preprocessing(Shown):
                 object.__setattr__(self, name, _finite(name, part, 2 if name == "linear" else 1))
         if self.variance_error is not None and (self.scale is None or not (self.variance_error >= 0).all()):
             raise ValueError("variance_error must be non-negative, of a scale that was bought")
+        if self.variance is not None and (self.scale is None or not (self.variance >= 0).all()):
+            raise ValueError("variance must be non-negative, in units of a scale")
         known = 0 if self.scale is None else len(self.scale)
         if len(set(self.unsure)) < len(self.unsure) or not all(0 <= j < known for j in self.unsure):
             raise ValueError("unsure must be columns of a scale, each once")
@@ -241,12 +247,13 @@ class Preprocessing(Shown):
             location=None if self.location is None else self.location[features],
             scale=None if self.scale is None else self.scale[features],
             variance_error=None if self.variance_error is None else self.variance_error[features],
+            variance=None if self.variance is None else self.variance[features],
             unsure=tuple(np.flatnonzero(np.isin(features, self.unsure)).tolist()),
         )
 
     def parts(self) -> dict[str, Matrix | None]:
         """The arrays, by name."""
-        names = "location", "scale", "linear", "variance_error"
+        names = "location", "scale", "linear", "variance_error", "variance"
         return {name: getattr(self, name) for name in names}
 
     def _numbers(self) -> tuple[Any, ...]:
@@ -262,7 +269,8 @@ class Preprocessing(Shown):
         changes = []
         if self.location is not None and not model.traits.shift_free:
             changes.append("location")
-        if self.scale is not None and not model.traits.scale_free and np.ptp(self.scale) > 0:
+        serves_scales = model.traits.scale_free or model.traits.is_covariance  # which is solved in units of the columns
+        if self.scale is not None and not serves_scales and np.ptp(self.scale) > 0:
             changes.append("scale")
         if self.linear is not None and not (model.traits.linear_free and _is_within(self.linear, model.views)):
             changes.append("linear")

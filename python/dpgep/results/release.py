@@ -16,14 +16,14 @@ from dpgep._checks import did_you_mean, quoted, require_flag, whole_number
 from dpgep._files import Target, save
 from dpgep.data.inputs import named
 from dpgep.methods.auto import PROBE
-from dpgep.methods.base import MethodResult, PairOptions, checked_options, component_count
+from dpgep.methods.base import PairOptions, checked_options, component_count
 from dpgep.methods.clipping_bias import with_clipping_bias
-from dpgep.methods.release import ReleaseDiagnostics, solve_released
+from dpgep.methods.release import solve_released
 from dpgep.models import CcaModel, FdaModel, PcaModel, PlsModel, SirModel, StandardizedPcaModel
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, in_one_group, pooled, total_mean
 from dpgep.models.pairwise import paired, require_no_pairs
-from dpgep.models.pencil import in_units
+from dpgep.models.pencil import pencil_in_units
 from dpgep.models.preprocessing import Preprocessing, unclipped
 from dpgep.models.redundant import Redundancy, opposites
 from dpgep.models.row_model import Classes, RowModel, Slices, names_of_views
@@ -325,8 +325,7 @@ class Release:
         settings = checked_options("an answer from a release", PairOptions, options)
         settings.check_model(model, k)
         settings.require_separate_columns(mixed=preprocessing is not None and preprocessing.mixes_columns)
-        scale, mapped = in_units(model, preprocessing)
-        pencil = model.noisy(noisy, scale)
+        pencil = pencil_in_units(model, noisy, preprocessing)
         result = solve_released(pencil, k, settings, Redundancy.of(model, preprocessing))
         if self.preprocessing is not None:
             of_clipped = (
@@ -335,11 +334,9 @@ class Release:
                 else replace(preprocessing, energy_kept=self.preprocessing.energy_kept)
             )
             result = with_clipping_bias(result, pencil, clipped, of_clipped)
-        if scale is not None:
-            assert mapped is not None
-            result = _diagnosed_in_units(result, mapped)
-        solution = solution_of(result, self.report, model, "release", passes=0, preprocessing=mapped, release=self)
-        solution = replace(solution, preprocessing=preprocessing)
+        solution = solution_of(
+            result, self.report, model, "release", passes=0, preprocessing=preprocessing, release=self
+        )
         warn_of_accuracy(result, solution)
         return solution
 
@@ -399,16 +396,6 @@ class Release:
         if self._noisy.mark is None:
             of_all.insert(-1, "regression")
         return of_all + grouped.get(type(self.model.grouping), [])
-
-
-def _diagnosed_in_units(result: MethodResult, preprocessing: Preprocessing) -> MethodResult:
-    """What was found in units of the columns, its sizes too."""
-    assert preprocessing.scale is not None
-    found, unit = result.diagnostics, float(preprocessing.scale[0]) ** 2
-    assert isinstance(found, ReleaseDiagnostics)
-    assert found.eigengaps is not None
-    level, spectrum, gaps = found.noise_level * unit, found.spectrum * unit, found.eigengaps * unit
-    return replace(result, diagnostics=replace(found, noise_level=level, spectrum=spectrum, eigengaps=gaps))
 
 
 def numbers_of(columns: Columns, names: Names, n_columns: int, what: str = "columns") -> NDArray[np.intp]:

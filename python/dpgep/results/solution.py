@@ -389,16 +389,20 @@ def solution_of(
 ) -> Solution:
     """The caller's view of a method's result, in the units of the rows."""
     components, eigenvalues, mean, diagnostics = result.components, result.eigenvalues, result.mean, result.diagnostics
-    if preprocessing is not None:
+    scale, mapped = in_units(model, preprocessing)
+    if mapped is not None:
+        if scale is not None:
+            assert isinstance(diagnostics, ReleaseDiagnostics)
+            diagnostics = _in_units(diagnostics, mapped)
         if model.traits.scale_free:
-            components = preprocessing.components(components)
+            components = mapped.components(components)
         else:
-            eigenvalues = preprocessing.eigenvalues(eigenvalues)
+            eigenvalues = mapped.eigenvalues(eigenvalues)
             if diagnostics.noise_edge is not None:
-                diagnostics = replace(diagnostics, noise_edge=preprocessing.eigenvalues(diagnostics.noise_edge))
-        mean = None if mean is None else preprocessing.mean(mean)
+                diagnostics = replace(diagnostics, noise_edge=mapped.eigenvalues(diagnostics.noise_edge))
+        mean = None if mean is None else mapped.mean(mean)
         if isinstance(diagnostics, ReleaseDiagnostics) and diagnostics.scale is not None:
-            diagnostics = replace(diagnostics, scale=preprocessing.spread(diagnostics.scale))
+            diagnostics = replace(diagnostics, scale=mapped.spread(diagnostics.scale))
     return Solution(
         components=components,
         eigenvalues=eigenvalues,
@@ -412,6 +416,15 @@ def solution_of(
         release=release,
         _moments=None if result.moments is None else paired(result.moments),
     )
+
+
+def _in_units(found: ReleaseDiagnostics, mapped: Preprocessing) -> ReleaseDiagnostics:
+    """What was found in units of the columns, its sizes too."""
+    assert mapped.scale is not None
+    assert found.eigengaps is not None
+    unit = float(mapped.scale[0]) ** 2
+    level, spectrum, gaps = found.noise_level * unit, found.spectrum * unit, found.eigengaps * unit
+    return replace(found, noise_level=level, spectrum=spectrum, eigengaps=gaps)
 
 
 def warn_of_accuracy(result: MethodResult, solution: Solution) -> None:
