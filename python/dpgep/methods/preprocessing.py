@@ -66,8 +66,6 @@ _BIAS = 0.05
 _NORMS_TAIL = 2.5
 # Components that noise is weighed against where columns have variances of different sizes.
 _LEADING = 2
-# The share of the longest rows by which those are judged that noise hides.
-_UPPER = 0.1
 # Norms of rows that have a location and scale, in units of sqrt(d): there are hardly smaller ones.
 _LEAST_NORM = 0.02
 
@@ -356,27 +354,8 @@ class _Estimator:
         run = people_run(counts, histogram.deviation, tail=0.0, noise_tail=_NORMS_TAIL)
         if not run.is_seen:
             return Norms(np.array([math.sqrt(self._d)]), np.ones(1))
-        people = np.maximum(counts[run.first : run.last + 1], 0.0)
-        hidden = _hidden_tail(people, _NORMS_TAIL * run.noise)
-        bins = np.arange(run.first, run.last + 1 + len(hidden))
-        return Norms(np.exp2((first + bins + 0.5) / NORM_STEPS), np.concatenate([people, hidden]))
-
-
-def _hidden_tail(people: Matrix, most: float) -> Matrix:
-    """Of rows longer than those seen, as many in each bin as continue the longest tenth: ``most`` of them at most.
-
-    The tenth is taken to be geometric in the bins, as norms with a power law are.
-    """
-    above = np.cumsum(people[::-1])[::-1]
-    upper = people[int(np.flatnonzero(above > _UPPER * above[0])[-1]) :]
-    places = np.arange(len(upper))
-    mean = float(places @ upper) / float(upper.sum())
-    ratio = mean / (1 + mean)
-    hidden = min(float(upper.sum()) * ratio ** len(upper), most)
-    if hidden <= 0.5:
-        return people[:0]
-    bins = np.arange(math.ceil(math.log(0.5 / hidden) / math.log(ratio)))
-    return np.asarray(hidden * (1 - ratio) * ratio**bins)
+        bins = np.arange(run.first, run.last + 1)
+        return Norms(np.exp2((first + bins + 0.5) / NORM_STEPS), np.maximum(counts[bins], 0.0))
 
 
 def _shares(n: float | None, d: int, mu: float, auto: AutoPreprocessing) -> Shares:
