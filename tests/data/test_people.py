@@ -7,9 +7,11 @@ import warnings
 from collections.abc import Callable
 from dataclasses import fields
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from conftest import Matrix, solve_seeded
 from numpy.typing import NDArray
@@ -18,7 +20,7 @@ from scipy import sparse
 import dpgep
 from dpgep.data.integer_moments import ExactMomentAccumulator
 from dpgep.data.integer_sums import GridSums, MagnitudeCounts, NormCounts
-from dpgep.data.people import WEIGHT_BITS, numbered, row_weights
+from dpgep.data.people import WEIGHT_BITS, _row_keys, numbered, row_weights
 from dpgep.data.rows import Batch, Rows
 from dpgep.methods import METHODS
 from dpgep.reports.report import verify
@@ -82,7 +84,7 @@ def test_which_rows_weigh_more_is_no_matter_of_their_values() -> None:
         np.array([3, 2**63, 3, 2**64 - 1], dtype=np.uint64),
         np.array([-(2**63), 2**63 - 1, -(2**63), 0]),
         np.array([3.0, -3.0, 3.0, 0.5]),
-        np.array(["b", "a", "b", ""]),
+        np.array(["b", "a", "b", "c"]),
         np.array([b"b", b"a", b"b", b""]),
         np.array(["2020", "2021", "2020", "2022"], dtype="datetime64[D]"),
         np.array([[7], [8], [7], [9]]),
@@ -642,3 +644,106 @@ def test_row_weights_are_asked_for_keys_only_where_shares_are_uneven() -> None:
         raise AssertionError
 
     assert row_weights(np.array([0, 0, 1, 2, 2]), never).tolist() == [2048, 2048, 4096, 2048, 2048]
+
+
+# ---- one person changes nobody else ----
+
+
+def dummies(n: int, rng: np.random.Generator) -> Any:
+    """Rows of indicators: few distinct ones, whose sums of columns are often the same."""
+    return (rng.random((n, 12)) < 0.4).astype(float)
+
+
+@pytest.mark.parametrize("make_keys", ["of rows", "alike", "alike but for the last bits"])
+def test_weights_of_others_do_not_depend_on_a_person(make_keys: str) -> None:
+    """Whoever is replaced, added or removed: else an answer moves by what all of them have together."""
+    rng = np.random.default_rng(5)
+    for n_people, m in ((7, 4095), (300, 3), (2, 6001)):
+        ids = rng.permutation(np.repeat(np.arange(n_people), m))
+        x = dummies(len(ids), rng)
+        keys = {
+            "of rows": _row_keys(Rows((x,), 1.0), None),
+            "alike": np.zeros(len(x), np.uint64),
+            "alike but for the last bits": rng.integers(0, 16, len(x)).astype(np.uint64),
+        }[make_keys]
+        before = row_weights(ids, lambda keys=keys: keys)
+        for kept in (ids != 0, (ids != 0) | (np.arange(len(ids)) == np.flatnonzero(ids == 0)[0])):
+            numbers = np.unique(ids[kept], return_inverse=True)[1]
+            after = row_weights(numbers, lambda keys=keys, kept=kept: keys[kept])
+            others = ids != 0
+            np.testing.assert_array_equal(after[ids[kept] != 0], before[others])
+        more = row_weights(np.append(ids, [n_people]), lambda keys=keys: np.append(keys, [np.uint64(1)]))
+        np.testing.assert_array_equal(more[:-1], before)
+
+
+def test_rows_of_indicators_have_hashes_of_their_own() -> None:
+    x = np.unique(dummies(20_000, np.random.default_rng(6)), axis=0)
+    for rows in (x, np.unique(np.random.default_rng(7).integers(1, 6, (20_000, 10)).astype(float), axis=0)):
+        assert len(np.unique(_row_keys(Rows((rows,), 1.0), None))) == len(rows)
+
+
+def test_rows_of_indicators_in_any_order_have_the_same_bits() -> None:
+    rng = np.random.default_rng(8)
+    ids, x = np.repeat(np.arange(200), 7), dummies(1400, rng)
+    order = rng.permutation(1400)
+    first, second = (dpgep.pca(x[p], person=ids[p], bound=2.0).integer_moments(10) for p in (np.arange(1400), order))
+    np.testing.assert_array_equal(first.second, second.second)
+    np.testing.assert_array_equal(first.sums, second.sums)
+
+
+def test_rows_of_no_weight_are_looked_at_too() -> None:
+    for seed in range(5):
+        x = np.random.default_rng(seed).standard_normal((9000, 2))
+        x[5, 0] = np.nan
+        ids = np.append(np.zeros(8999, int), 1)
+        with pytest.raises(ValueError, match="NaN"):
+            dpgep.solve(dpgep.pca(x, person=ids, bound=2.0), epsilon=1.0, delta=1e-5)
+
+
+# ---- what would forget who is who ----
+
+
+def test_labels_on_workers_are_refused_with_rows_in_memory() -> None:
+    da = pytest.importorskip("dask.array")
+    x, y, ids = np.random.default_rng(0).standard_normal((500, 2)), np.arange(500) % 2, np.arange(500) // 5
+    lazy = da.from_array(y, chunks=100)
+    for make in (
+        lambda: dpgep.fda(x, lazy, classes=[0, 1], person=ids, bound=2.0),
+        lambda: dpgep.sir(x, lazy, slices=2, y_range=(0, 1), person=ids, bound=2.0),
+        lambda: dpgep.fda(x, lazy, classes=[0, 1], person=ids),
+    ):
+        with pytest.raises(TypeError, match="person= is not for Dask and Spark yet"):
+            make()
+
+
+def test_ids_that_floating_point_would_merge_are_refused(tmp_path: Path) -> None:
+    ids = 2**60 + np.arange(3000) // 3
+    x = np.random.default_rng(0).standard_normal((3000, 2))
+    table = pd.DataFrame(x, columns=["a", "b"]).assign(key=ids)
+    table.to_csv(tmp_path / "long.csv", index=False)
+    assert dpgep.pca(table, person="key", bound=2.0).facts.n == 1000
+    with pytest.raises(ValueError, match="too long for floating point"):
+        dpgep.solve(dpgep.pca(dpgep.scan(tmp_path / "long.csv"), person="key", bound=2.0), epsilon=1.0, delta=1e-5)
+    with pytest.raises(ValueError, match="too long for floating point"):
+        dpgep.pca(x, person=ids.astype(float), bound=2.0)
+
+
+@pytest.mark.parametrize("absent", ["", "NA", "nan"])
+def test_text_that_stands_for_no_value_is_nobodys_id(absent: str, tmp_path: Path) -> None:
+    table = pd.DataFrame({"a": np.arange(6.0), "b": np.ones(6), "key": ["x", absent, "y", absent, "z", "x"]})
+    table.to_csv(tmp_path / "ids.csv", index=False)
+    for rows in (table, dpgep.scan(tmp_path / "ids.csv")):
+        with pytest.raises(ValueError, match="person has missing ids"):
+            dpgep.solve(dpgep.pca(rows, person="key", bound=9.0), epsilon=1.0, delta=1e-5)
+
+
+def test_ids_are_no_feature_however_they_are_named() -> None:
+    table = pd.DataFrame({"a": np.arange(6.0), "b": np.ones(6), "key": [1, 1, 2, 2, 3, 3]})
+    source = dpgep.scan(lambda: iter([table]))
+    for rows, person in ((table, table["key"]), (source, source["key"]), (source[["a", "key"]], source["key"])):
+        with pytest.raises(ValueError, match="column 'key' holds the ids, and would be a feature as well"):
+            dpgep.pca(rows, person=person, bound=9.0)
+    assert dpgep.pca(table[["a", "b"]], person=table["key"], bound=9.0).model.feature_names == ("a", "b")
+    for person, message in ((source["key"], "person is a column of a source"), (5, "one id for each row")):
+        with pytest.raises(TypeError, match=message):
+            dpgep.pca(np.ones((6, 2)), person=person, bound=9.0)

@@ -16,7 +16,12 @@ from dpgep.sources.names import missing
 
 # Ids that are whole numbers within a range of so many times their number are counted without sorting.
 _DENSE = 8
+# Text that stands for no value where files are read: nobody's id.
+_ABSENT = frozenset(["", "NA", "N/A", "n/a", "#N/A", "#NA", "NaN", "nan", "NULL", "null", "None", "<NA>"])
+NOT_SPREAD = "person= is not for Dask and Spark yet: read the rows from files by dpgep.scan, or into memory"
 _NAMELESS = "person = {!r} names a column, but the rows have no names: pass an id for each row"
+
+_A_FEATURE = "column {0!r} holds the ids, and would be a feature as well: pass person={0!r}, or select other columns"
 
 Numbers = NDArray[np.int64]
 
@@ -79,6 +84,11 @@ def _checked(ids: Any, n_rows: int) -> NDArray[Any]:
         values = values.view(np.int64)
     if values.dtype.kind == "f":
         _require_all(np.isnan(values))
+        if (np.abs(values) >= 2.0**53).any():
+            raise ValueError(
+                "person holds ids that are too long for floating point, which takes some for others: pass whole "
+                "numbers or text, from memory or Parquet"
+            )
     if values.dtype.kind not in "biufOUST":
         raise TypeError(f"person must hold ids, whole numbers or text, got dtype {values.dtype.type.__name__}")
     return values
@@ -101,6 +111,7 @@ def _require_of_one_type(distinct: list[Any]) -> bool:
     """Whether ids are text. Raises for missing ones, and TypeError where some are text and others are not."""
     types = set(map(type, distinct))
     if types <= {str}:
+        _require_all(np.array([not _ABSENT.isdisjoint(distinct)]))
         return True
     _require_all(np.array([_is_missing(each) for each in distinct], dtype=bool))
     if any(issubclass(kind, str) for kind in types):
@@ -118,7 +129,12 @@ def _require_all(is_missing: NDArray[np.bool_]) -> None:
 
 
 def _listed(values: Any) -> NDArray[Any]:
-    listed = list(values)
+    try:
+        listed = list(values)
+    except TypeError:
+        raise TypeError(
+            f"person must hold one id for each row, or name a column; got {type(values).__name__}"
+        ) from None
     if listed and all(isinstance(each, (int, np.integer)) for each in listed):
         return np.asarray(listed)
     array = np.empty(len(listed), dtype=object)
@@ -135,10 +151,15 @@ def split_off(views: Sequence[Any], person: Any) -> tuple[tuple[Any, ...], Any]:
     if person is None:
         return tuple(views), None
     if any(is_dask_collection(view) or is_spark_frame(getattr(view, "value", view)) for view in views):
-        raise TypeError("person= is not for Dask and Spark yet: read the rows from files by dpgep.scan, or into memory")
+        raise TypeError(NOT_SPREAD)
     if any(not is_table(view) and not hasattr(view, "__array__") and is_source(view) for view in views):
         return _split_off_selections(views, person)
+    if isinstance(person, Selection):
+        raise TypeError("person is a column of a source, but the rows are in memory: pass an id for each of them")
     if not isinstance(person, str):
+        name = getattr(person, "name", None)
+        if isinstance(name, str) and any(is_table(view) and name in _columns(view) for view in views):
+            raise ValueError(_A_FEATURE.format(name))
         return tuple(views), person
     tables = [view for view in views if is_table(view) and person in _columns(view)]
     if not tables:
@@ -150,13 +171,16 @@ def split_off(views: Sequence[Any], person: Any) -> tuple[tuple[Any, ...], Any]:
 def _split_off_selections(views: Sequence[Any], person: Any) -> tuple[tuple[Any, ...], Selection]:
     scans = [view.scan if isinstance(view, Selection) else scan(view) for view in views if is_source(view)]
     if is_spark_frame(scans[0].value):
-        raise TypeError("person= is not for Spark yet: read the rows from files by dpgep.scan, or into memory")
+        raise TypeError(NOT_SPREAD)
     if not scans[0].repeatable:
         raise ValueError("person= counts the rows of each person in a pass before others: this can be read only once")
     if not isinstance(person, (str, Selection)):
         raise TypeError("person must be the name of a column, or a selection of it, where rows are read from a source")
     columns = scans[0].source.columns
     if isinstance(person, Selection):
+        chosen = [view.key if isinstance(view, Selection) else columns for view in views if is_source(view)]
+        if any(key == person.key or (not isinstance(key, str) and person.key in (key or ())) for key in chosen):
+            raise ValueError(_A_FEATURE.format(person.key))
         return tuple(views), person
     if columns is None:
         raise ValueError(_NAMELESS.format(person))

@@ -32,8 +32,6 @@ _WHOLE = 1 << WEIGHT_BITS
 # Rows of one weight that are copied at a time.
 _MOST_ROWS = 1 << 14
 
-_ODD = np.uint64(0x9E3779B97F4A7C15)
-
 # The rows of people, and the code of each one's group, `NO_GROUP` for none; None where there are no groups.
 Coded = tuple[Rows, NDArray[np.intp] | None]
 Weights = NDArray[np.int16]
@@ -141,7 +139,8 @@ def _add_weighted(total: S, make: Callable[[], S], coded: Coded, parts: Any) -> 
             numbers = which[start : start + _MOST_ROWS]
             taken = rows.taken(numbers)
             part.add(Batch(taken) if groups is None else Batch.of_codes(taken, groups[numbers]))
-        total.merge(part, weight)
+        if weight:
+            total.merge(part, weight)
 
 
 def _enough(n: int, fewest: int) -> int:
@@ -162,8 +161,8 @@ def row_weights(persons: Numbers, keys: Callable[[], NDArray[np.uint64]]) -> NDA
     uneven = np.flatnonzero(rest[persons])
     if len(uneven):
         whose = persons[uneven]
-        shift = np.uint64(len(n_rows).bit_length())
-        order = np.argsort(whose.astype(np.uint64) << (np.uint64(64) - shift) | keys()[uneven] >> shift)
+        # whole keys, and alike ones in the order of the person's own rows: who else there is changes nothing
+        order = np.lexsort((keys()[uneven], whose))
         whose = whose[order]
         begins = np.flatnonzero(np.diff(whose, prepend=-1))
         place = np.arange(len(whose)) - np.repeat(begins, np.diff(begins, append=len(whose)))
@@ -172,17 +171,16 @@ def row_weights(persons: Numbers, keys: Callable[[], NDArray[np.uint64]]) -> NDA
 
 
 def _rows_by_weight(weights: NDArray[np.int16]) -> Iterator[tuple[int, NDArray[np.intp]]]:
-    """(weight, numbers of the rows that have it), the weights ascending; none of weight 0, which add nothing."""
+    """(weight, numbers of the rows that have it), the weights ascending."""
     order = np.argsort(weights, kind="stable")  # by counting: of 16 bits
     found, begins = np.unique(weights[order], return_index=True)
     for weight, start, end in zip(found.tolist(), begins, [*begins[1:], len(order)], strict=False):
-        if weight:
-            yield weight, order[start:end]
+        yield weight, order[start:end]
 
 
 def _row_keys(rows: Rows, groups: NDArray[np.intp] | None) -> NDArray[np.uint64]:
     """A hash of each row's values and group, the same in whatever form they lie."""
-    factors = (np.arange(1, rows.d + 1, dtype=np.uint64) * _ODD) | np.uint64(1)
+    factors = _mixed(np.arange(1, rows.d + 2, dtype=np.uint64)) | np.uint64(1)  # sums of few of them are far apart
     keys = np.empty(rows.n, dtype=np.uint64)
 
     def fill(people: slice) -> None:
@@ -192,13 +190,18 @@ def _row_keys(rows: Rows, groups: NDArray[np.intp] | None) -> NDArray[np.uint64]
             block[np.isnan(block)] = np.nan  # of one form
         words = block.view(np.uint64)
         words ^= words >> np.uint64(32)  # the last bits of short numbers are zeros
-        np.einsum("ij,j->i", words, factors, out=keys[people])  # modulo 2^64, as all that follows
+        words ^= words >> np.uint64(20)
+        np.einsum("ij,j->i", words, factors[:-1], out=keys[people])  # modulo 2^64, as all that follows
 
     height = block_height(max(rows.n, 1), rows.d)
     run([partial(fill, slice(start, start + height)) for start in range(0, rows.n, height)], thread_count())
     if groups is not None:
-        keys += (groups - NO_GROUP).astype(np.uint64) * _ODD
-    for shift in (29, 32):
-        keys ^= keys >> np.uint64(shift)
-        keys *= _ODD
-    return keys
+        keys += (groups - NO_GROUP).astype(np.uint64) * factors[-1]
+    return _mixed(keys)
+
+
+def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The finalizer of SplitMix64: a bijection whose every bit depends on all."""
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):
+        words = (words ^ words >> np.uint64(shift)) * np.uint64(factor)
+    return words

@@ -15,7 +15,7 @@ from dpgep.data.dataset import Dataset, InMemoryDataset, PreprocessedDataset, St
 from dpgep.data.distributed import DaskDataset, SparkDataset, dask_parts, read_again, read_chunks
 from dpgep.data.float_sums import FloatSums, GroupSums, RowProducts, StreamedProducts, cross_norms
 from dpgep.data.groups import class_codes, slice_codes
-from dpgep.data.ids import split_off
+from dpgep.data.ids import NOT_SPREAD, split_off
 from dpgep.data.inputs import (
     View,
     as_matrix,
@@ -317,6 +317,8 @@ def dataset_of(
             raise TypeError("client= is for Dask collections and Parquet files: rows in memory need no cluster")
         coded = _coded(model, bound, [view.rows for view in views], groups)
         return InMemoryDataset(_batch(*coded)) if ids is None else PeopleDataset(coded, ids, fewest_rows(adjacency))
+    if ids is not None and spread:
+        raise TypeError(NOT_SPREAD)
     facts = partial(batch_of, model, bound), model.n_features, bound, fewest_rows(adjacency)
     if not selections:
         n = next((n for n in map(n_rows, data) if n is not None), None)
@@ -361,6 +363,7 @@ def moment_problem(
     given = found if isinstance(found, float) else None
     dataset = dataset_of(model, views, groups, 1.0 if given is None else given, adjacency, ids=ids)
     n = check_adjacency(adjacency, dataset.people.n, public_n)
+    assert (ids is None) == (dataset.weight_bits == 0)  # people have a weight, or a row
     facts = PublicFacts(adjacency, given, n, several_rows=ids is not None)
     if given is None and is_pairwise(found):
         require_pairs(model)
