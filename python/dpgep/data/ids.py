@@ -178,8 +178,8 @@ def _split_off_selections(views: Sequence[Any], person: Any) -> tuple[tuple[Any,
         raise TypeError("person must be the name of a column, or a selection of it, where rows are read from a source")
     columns = scans[0].source.columns
     if isinstance(person, Selection):
-        chosen = [view.key if isinstance(view, Selection) else columns for view in views if is_source(view)]
-        if any(key == person.key or (not isinstance(key, str) and person.key in (key or ())) for key in chosen):
+        keys = [view.key if isinstance(view, Selection) else tuple(columns or ()) for view in views if is_source(view)]
+        if any(person.key in key if isinstance(key, tuple) else person.key == key for key in keys):
             raise ValueError(_A_FEATURE.format(person.key))
         return tuple(views), person
     if columns is None:
