@@ -46,7 +46,7 @@ _SURE = 2.0
 # Of a covariance, this many times what the bootstrap would leave out of the corrections is left out.
 _CAUTION = 2.0
 # Shares of a variance from which on what clipping took, and what it may have hidden, is warned of.
-_MUCH, _UNSEEN = 0.25, 0.12
+_MUCH, _UNSEEN = 0.25, 0.15
 # Halvings of [-1, 1] by which the end of an interval of correlations is found.
 _HALVINGS = 40
 # Public, and the same in every run: nothing about the data depends on it.
