@@ -237,10 +237,15 @@ RowMajorMatrix<double> sparse_sums(int threads) {
   return out;
 }
 
+RowMajorMatrix<double> waves(Index n, Index d) {
+  return RowMajorMatrix<double>::NullaryExpr(
+      n, d, [](Index i, Index j) { return std::sin(static_cast<double>(i * 31 + j)); });
+}
+
 // Histograms, sums and norms of a table, one after the other.
 std::vector<std::int64_t> table_counts(int threads) {
   const Index d = 20;
-  const RowMajorMatrix<double> table = RowMajorMatrix<double>::Random(60000, d);
+  const RowMajorMatrix<double> table = waves(60000, d);
   const ConstRows<double> rows(table.data(), table.rows(), d, Eigen::OuterStride<>(d));
   const Vector<std::int64_t> columns = Vector<std::int64_t>::LinSpaced(d, 0, d - 1);
   const Vector<double> ones = Vector<double>::Ones(d);
@@ -261,7 +266,7 @@ std::vector<std::int64_t> table_counts(int threads) {
 }
 
 RowMajorMatrix<double> mapped(int threads) {
-  const RowMajorMatrix<double> table = RowMajorMatrix<double>::Random(60000, 20);
+  const RowMajorMatrix<double> table = waves(60000, 20);
   RowMajorMatrix<double> out(60000, 20);
   map_rows<double>({table.data(), 60000, 20, Eigen::OuterStride<>(20)}, {nullptr, 0}, {nullptr, 0},
                    0.5, false, {out.data(), 60000, 20, Eigen::OuterStride<>(20)}, threads);
