@@ -35,6 +35,8 @@ class PrivatePCA(Components):
 
     Unlike scikit-learn's `PCA`, ``explained_variance_`` has no factor n/(n-1), and nothing limits K to n.
 
+    Parameters that are not listed are as in `dpgep.sklearn.base.Projection`.
+
     Parameters
     ----------
     center, standardize : bool
@@ -42,8 +44,6 @@ class PrivatePCA(Components):
     method : {"release", "auto", "clipped-power"}
         As in `dpgep.solve`. "auto" may have less error where a release is noisy, but then no
         ``explained_variance_ratio_``.
-    others
-        As in `dpgep.sklearn.base.Projection`.
 
     Examples
     --------
@@ -122,14 +122,14 @@ class PrivateCCA(TwoViews):
 
     Unlike scikit-learn's `CCA`, weights have unit norm, in units of the columns' spread.
 
+    Parameters that are not listed are as in `dpgep.sklearn.base.Projection`; the bound is that of both views together.
+
     Parameters
     ----------
     center : bool
         Whether to subtract the means.
     regularization : float, optional
         Added to the covariances of both views. Default: chosen from released values.
-    others
-        As in `dpgep.sklearn.base.Projection`; the bound is that of both views together.
 
     Attributes
     ----------
@@ -149,12 +149,12 @@ class PrivateCCA(TwoViews):
 class PrivatePLS(TwoViews):
     """Partial least squares with differential privacy: `dpgep.pls`, solved from one release, as `PLSSVD` without scale.
 
+    Parameters that are not listed are as in `dpgep.sklearn.base.Projection`; the bound is that of both views together.
+
     Parameters
     ----------
     center : bool
         Whether to subtract the means.
-    others
-        As in `dpgep.sklearn.base.Projection`; the bound is that of both views together.
 
     Attributes
     ----------
@@ -188,6 +188,9 @@ class PrivateFDA(ClassifierMixin, Groups):  # type: ignore[misc]
     The counterpart of scikit-learn's `LinearDiscriminantAnalysis`. The rule is made of released class means and
     scatter (`dpgep.Release.classifier`): it may be published as a whole.
 
+    Parameters that are not listed are as in `dpgep.sklearn.base.Projection`. The rule uses all columns, also with
+    ``sparsity``, and never mixes them (``precondition="full"``).
+
     Parameters
     ----------
     classes : sequence of labels, or "public", optional
@@ -200,9 +203,6 @@ class PrivateFDA(ClassifierMixin, Groups):  # type: ignore[misc]
         Added to the scatter within classes, for the directions. Default: chosen from released values.
     ridge : float, optional
         The same for the rule. Default: a public multiple of the noise.
-    others
-        As in `dpgep.sklearn.base.Projection`. The rule uses all columns, also with ``sparsity``, and never mixes them
-        (``precondition="full"``).
 
     Attributes
     ----------
@@ -274,14 +274,14 @@ class PrivateFDA(ClassifierMixin, Groups):  # type: ignore[misc]
 class PrivateSIR(Groups):
     """Sliced inverse regression with differential privacy: `dpgep.sir`, solved from one release.
 
+    Parameters that are not listed are as in `dpgep.sklearn.base.Projection`.
+
     Parameters
     ----------
     slices, y_range, edges
         As in `dpgep.sir`: public, ``y_range`` or ``edges`` must be given.
     regularization : float, optional
         Added to the covariance. Default: chosen from released values.
-    others
-        As in `dpgep.sklearn.base.Projection`.
     """
 
     slices: int = 10

@@ -175,20 +175,20 @@ def require_numeric(others: Sequence[tuple[object, Any]], names: Sequence[Hashab
         text = [(name, kind) for name, kind in others if name not in ids]
         if not text:
             require_features(ids)
-        shown = first_of([f"{quoted(name)} ({kind})" for name, kind in text], 50)
+        shown = first_of([f"{quoted(name)} ({kind})" for name, kind in text], 40)
         are = f"columns {shown} are" if len(text) > 1 else f"column {shown} is"
         if ids:
             seem = "seem" if len(ids) > 1 else "seems"
             raise TypeError(
                 f"{are} not numeric, {listed(ids, 30)} {seem} to identify people or rows: select others, or "
-                "declare dates and categories in dpgep.scan"
+                "declare categories in dpgep.scan"
             )
         if any("date" in str(kind).lower() or "timestamp" in str(kind).lower() for _, kind in others):
             raise TypeError(
                 f"{are} not numeric: select numeric columns, or read others by dpgep.scan(..., "
                 "dates=[column], categories={column: [...]})"
             )
-        raise TypeError(f"{are} not numeric: select numeric columns, or declare the categories of text, {DECLARE}")
+        raise TypeError(f"{are} not numeric: select others, or declare the categories of text, {DECLARE}")
 
 
 _PACKAGES = ("pyarrow", "pandas", "polars", "pyspark", "py4j", "duckdb", "_duckdb")
