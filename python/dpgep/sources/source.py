@@ -175,7 +175,7 @@ def require_numeric(others: Sequence[tuple[object, Any]], names: Sequence[Hashab
         text = [(name, kind) for name, kind in others if name not in ids]
         if not text:
             require_features(ids)
-        shown = first_of([f"{quoted(name)} ({kind})" for name, kind in text], 40)
+        shown = first_of([f"{quoted(name)} ({kind})" for name, kind in text], 50)
         are = f"columns {shown} are" if len(text) > 1 else f"column {shown} is"
         if ids:
             seem = "seem" if len(ids) > 1 else "seems"
