@@ -252,8 +252,8 @@ def test_columns_of_the_same_name_and_too_many_categories_are_refused() -> None:
 def test_text_and_dates_are_refused_by_name_before_anything_is_read(make: Any, tmp_path: Path) -> None:
     with pytest.raises(
         TypeError,
-        match=r"column 'colour' \(.+\) is not numeric: select numeric columns, "
-        r"or (declare the categories of text|read others by dpgep.scan\(..., dates=)",
+        match=r"column 'colour' \(.+\) is not numeric: select others, "
+        r"or (declare the categories of text|read these by dpgep.scan\(..., dates=)",
     ):
         dpgep.pca(make(frame(), tmp_path), bound=1.0)
 

@@ -185,7 +185,7 @@ def require_numeric(others: Sequence[tuple[object, Any]], names: Sequence[Hashab
             )
         if any("date" in str(kind).lower() or "timestamp" in str(kind).lower() for _, kind in others):
             raise TypeError(
-                f"{are} not numeric: select numeric columns, or read others by dpgep.scan(..., "
+                f"{are} not numeric: select others, or read these by dpgep.scan(..., "
                 "dates=[column], categories={column: [...]})"
             )
         raise TypeError(f"{are} not numeric: select others, or declare the categories of text, {DECLARE}")
