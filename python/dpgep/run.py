@@ -76,10 +76,10 @@ class Run:
     @contextmanager
     def reserved(self) -> Iterator[None]:
         """While the budget's reservation lasts."""
-        start, adjacency, rows = time.perf_counter(), self._problem.facts.adjacency, self._problem.dataset
+        start, facts, rows = time.perf_counter(), self._problem.facts, self._problem.dataset
         before = 0 if rows is None else rows.people.passes
         try:
-            with self._account.reserve(**self._part, adjacency=adjacency) as self._ledger:
+            with self._account.reserve(**self._part, adjacency=facts.adjacency, person=facts.person) as self._ledger:
                 yield
                 public = _public_inputs_of(self._problem)
                 self.report = _report(self._facts, self._account, self._ledger, public, seeded=self._is_seeded)
@@ -163,7 +163,7 @@ def _budget_of(
         )
     if accounting != "gdp":
         raise ValueError("accounting belongs to the budget: dpgep.Budget(..., accounting=...)")
-    budget.require(problem.facts.adjacency)  # before a warning tells the number of people
+    budget.require(problem.facts.adjacency, problem.facts.person)  # before a warning tells the number of people
     return budget
 
 
@@ -189,11 +189,11 @@ def warn_of_delta(account: Budget, n: int | None, result: object) -> None:
 
 def _public_inputs_of(problem: Problem) -> PublicInputs:
     ranges = {} if problem.auto is None else problem.auto.ranges
-    return public_inputs(problem.model, problem.n_counted, ranges, several_rows=problem.facts.several_rows)
+    return public_inputs(problem.model, problem.n_counted, ranges, person=problem.facts.person)
 
 
 def public_inputs(
-    model: Model, n_people: int | None, ranges: Mapping[Any, tuple[float, float]], *, several_rows: bool = False
+    model: Model, n_people: int | None, ranges: Mapping[Any, tuple[float, float]], *, person: str | None = None
 ) -> PublicInputs:
     """What is public about a problem: the model, what was declared, and the number of people where it is."""
     names, grouping = model.feature_names, getattr(model, "grouping", None)
@@ -205,7 +205,7 @@ def public_inputs(
         classes=tuple(map(str, grouping.labels)) if isinstance(grouping, Classes) else None,
         edges=grouping.interior_edges if isinstance(grouping, Slices) else None,
         ranges=tuple((names[j] if names and isinstance(j, int) else j, *ends) for j, ends in ranges.items()),
-        several_rows=several_rows,
+        person=person,
     )
 
 

@@ -487,6 +487,20 @@ def test_releases_together_claim_no_more_than_each() -> None:
     (rows, ids), (others, _) = visits(200), visits(100, seed=1)
     both = dpgep.release(rows, person=ids, bound=4.0, **BUDGET) + dpgep.release(others, bound=4.0, **BUDGET)
     assert not both.report.several_rows
+    again = dpgep.release(others, person=np.arange(len(others)), bound=4.0, **BUDGET)
+    assert (dpgep.release(rows, person=ids, bound=4.0, **BUDGET) + again).report.several_rows
+
+
+def test_solutions_and_reports_say_it_in_a_line() -> None:
+    rows, ids = visits(200)
+    given: dict[str, Any] = {"person": pd.Series(ids, name="patient_id"), "bound": 4.0}
+    solution = dpgep.solve(dpgep.pca(rows, **given), **BUDGET)
+    for text in (str(solution), repr(solution.privacy)):
+        assert "replace-one of all rows of one person" in text
+    public = solution.privacy.public
+    assert public is not None
+    assert public.person == "patient_id"
+    assert "of one person" not in str(dpgep.solve(dpgep.pca(rows, bound=4.0), **BUDGET))
 
 
 # ---- replays: neighbours differ in all rows of a person ----

@@ -22,7 +22,7 @@ from dpgep.privacy.budget import LastingBudget
 from dpgep.privacy.ledger import Cost, Ledger, cost_of, mu_rounded_up, total_cost
 
 _REST = "rest"
-_TERMS = ("epsilon", "delta", "rho", "mu", "accounting", "adjacency", "dataset")
+_TERMS = ("epsilon", "delta", "rho", "mu", "accounting", "adjacency", "person", "dataset")
 
 
 def add_budget(parser: argparse.ArgumentParser) -> None:
@@ -79,6 +79,7 @@ class Paying:
         self.budget.reserve = self._reserved  # type: ignore[method-assign]
         #: which data sets the guarantee compares
         self.adjacency: Any = self.budget.adjacency or "replace-one"
+        self.budget.require(self.adjacency, options.person)
         self._interrupts.spent = self.spent
 
     @contextmanager
@@ -192,6 +193,7 @@ def add(commands: Commands) -> None:
         "--adjacency", required=True, choices=["replace-one", "add-remove"],
         help="replace-one: the number of people is public; add-remove: it is protected",
     )  # fmt: skip
+    init.add_argument("--person", metavar="COLUMN", help="protect all rows of a person, by these ids (default: rows)")
     init.add_argument("--dataset", required=True, metavar="NAME", help="name of the data that the budget protects")
     _action(actions, "show", "print what is spent, and on what", _show)
     _action(actions, "verify", "check every line; exit status 1 if one is damaged or missing", _verify)

@@ -26,6 +26,14 @@ _A_FEATURE = "column {0!r} holds the ids, and would be a feature as well: pass p
 Numbers = NDArray[np.int64]
 
 
+def name_of(person: Any) -> str | None:
+    """What a report and a budget call the ids: their column, or "person" where they have no name; None without ids."""
+    if person is None or isinstance(person, str):
+        return person
+    name = person.key if isinstance(person, Selection) else getattr(person, "name", None)
+    return name if isinstance(name, str) else "person"
+
+
 def numbered(ids: Any, n_rows: int) -> Numbers:
     """(n,), the number of each row's person, from 0 on. Raises ValueError for ids that are missing."""
     values = _checked(ids, n_rows)

@@ -321,13 +321,19 @@ class PublicFacts:
     bound : enforced bound on the row norm; None where the caller vouches for sensitivities instead.
     n : number of people where it is public (replace-one, or the public_n given for add-remove), else None; also None
         under replace-one while the rows of a source have not been counted.
-    several_rows : whether a person may have several rows, all of which neighbours may differ in.
+    person : name of the ids that say whose each row is, where people may have several, all of which neighbours may
+        differ in; None where a person has one row.
     """
 
     adjacency: Adjacency
     bound: float | None
     n: int | None
-    several_rows: bool = False
+    person: str | None = None
+
+    @property
+    def several_rows(self) -> bool:
+        """Whether a person may have several rows."""
+        return self.person is not None
 
     @property
     def n_is_public(self) -> bool:

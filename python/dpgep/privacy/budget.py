@@ -30,18 +30,21 @@ from dpgep.privacy.budget_file import Record
 from dpgep.privacy.budget_store import NUMBERS, FileStore
 from dpgep.privacy.ledger import (
     LEDGER,
+    ROWS,
     Amount,
     Balance,
     Cost,
     Ledger,
     LedgerEntry,
     MemoryStore,
+    Neighbours,
     Reservation,
     cost_of,
     in_order,
     ledger_rows,
     mu_rounded_down,
     mu_rounded_up,
+    unit_of,
 )
 
 _log = logging.getLogger(__name__)
@@ -77,7 +80,9 @@ class Budget:
 
     All calls have one adjacency, that of the first: mu under "replace-one" and mu under "add-remove" do not add up,
     and a run under "replace-one" publishes the number of people, which "add-remove" protects. A run that released
-    nothing does not fix the adjacency.
+    nothing does not fix the adjacency. All calls also protect the same: rows, or, with ``person=``, all rows of a
+    person, by ids of one name. What a row costs says nothing about a person with several. Where people have one row
+    each in some run, pass their ids there too.
 
     Parameters
     ----------
@@ -87,6 +92,9 @@ class Budget:
         The conversion used for (epsilon, delta).
     adjacency : {"replace-one", "add-remove"}, optional
         The adjacency of the budget. Default: that of the first run.
+    person : str, optional
+        Name of the column of ids whose people the budget protects; "person" for ids without a name. Default: what the
+        first run protects.
 
     Raises
     ------
@@ -109,6 +117,7 @@ class Budget:
         mu: float | None = None,
         accounting: Accounting = "gdp",
         adjacency: Adjacency | None = None,
+        person: str | None = None,
     ) -> None:
         if accounting not in ("gdp", "zcdp"):
             raise ValueError(f'accounting must be "gdp" or "zcdp", got {accounting!r}')
@@ -129,7 +138,8 @@ class Budget:
         self.delta: float | None = None if delta is None else float(delta)
         self.accounting: Accounting = accounting
         self.mu = self._to_mu(forms[0], value)
-        self._store: MemoryStore | FileStore = MemoryStore(Balance(self.mu, adjacency, adjacency))
+        fixed = Neighbours(adjacency, None if person is None else unit_of(person))
+        self._store: MemoryStore | FileStore = MemoryStore(Balance(self.mu, fixed, fixed))
 
     @classmethod
     def open(
@@ -142,6 +152,7 @@ class Budget:
         mu: float | None = None,
         accounting: Accounting | None = None,
         adjacency: Adjacency | None = None,
+        person: str | None = None,
         dataset: str | None = None,
         purpose: str | None = None,
     ) -> LastingBudget:
@@ -155,9 +166,10 @@ class Budget:
         ----------
         path : str or path
             The file; a second one, with ".head" added to its name, belongs to it.
-        epsilon, delta, rho, mu, accounting, adjacency, dataset
+        epsilon, delta, rho, mu, accounting, adjacency, person, dataset
             The terms of the budget as in `Budget`, and the name of the data that it protects. A new budget needs a
-            form, an adjacency and a name; of one that exists they may be left out, and what is given must agree.
+            form, an adjacency and a name, and without ``person`` it protects rows; of one that exists they may be left
+            out, and what is given must agree.
         purpose : str, optional
             What this process spends for; recorded with each of its reservations.
 
@@ -171,9 +183,10 @@ class Budget:
             If the file cannot be read, or created; FileNotFoundError if there is none and no terms are given.
         """
         form = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
-        terms = {**form, "accounting": accounting, "adjacency": adjacency, "dataset": dataset}
+        unit = None if person is None else unit_of(person)
+        terms = {**form, "accounting": accounting, "adjacency": adjacency, "unit": unit, "dataset": dataset}
         given = {name: value for name, value in terms.items() if value is not None}
-        names: dict[str, object] = {"dataset": dataset, "purpose": purpose}
+        names: dict[str, object] = {"dataset": dataset, "purpose": purpose, "person": person}
         for name, text in names.items():
             if text is not None and (not isinstance(text, str) or not text):
                 raise TypeError(f"{name} must be a name, got {text!r}")
@@ -206,7 +219,12 @@ class Budget:
     @property
     def adjacency(self) -> Adjacency | None:
         """The adjacency of everything paid from this budget; None while nothing is reserved or released."""
-        return self._store.balance().adjacency
+        return self._store.balance().neighbours.adjacency
+
+    @property
+    def unit(self) -> str | None:
+        """What the budget protects: "rows", or "people by 'NAME'"; None while nothing is reserved or released."""
+        return self._store.balance().neighbours.unit
 
     @property
     def spent_mu(self) -> float:
@@ -230,30 +248,37 @@ class Budget:
         convert = epsilon_of if self.accounting == "gdp" else lambda m, d: epsilon_of_rho(rho_from_mu(m), d)
         return min(self.epsilon, convert(mu, self.delta))
 
-    def require(self, adjacency: Adjacency) -> None:
-        """Raise PrivacyBudgetError unless a run under ``adjacency`` may be paid from this budget."""
+    def require(self, adjacency: Adjacency, person: str | None = None) -> None:
+        """Raise PrivacyBudgetError unless a run under ``adjacency``, with ids of this name, may be paid from it."""
         self._store.owner.require("this budget")
-        self._require(self._store.known, adjacency)
+        self._require(self._store.known, Neighbours(adjacency, unit_of(person)))
 
     @contextmanager
     def reserve(
-        self, share: float | None = None, *, epsilon: float | None = None, mu: float | None = None, adjacency: Adjacency
+        self,
+        share: float | None = None,
+        *,
+        epsilon: float | None = None,
+        mu: float | None = None,
+        adjacency: Adjacency,
+        person: str | None = None,
     ) -> Iterator[Ledger]:
         """Reserve a part of the budget; pay on exit for what the ledger then holds.
 
         The part is a ``share`` of the total mu^2, or what takes the total, with all that is spent and reserved, from
         its epsilon at the budget's delta to ``epsilon`` more, or this ``mu``, or all that is left. Check and
         reservation are one atomic step, so two threads cannot spend the same budget. An exception before the first
-        release returns everything, including the choice of ``adjacency``.
+        release returns everything, including the choice of ``adjacency`` and of what is protected: rows, or all rows of
+        a person, by ids that are named ``person``.
         """
         parts = [part for part in (("share", share), ("epsilon", epsilon), ("mu", mu)) if part[1] is not None]
         if len(parts) > 1:
             raise ValueError("two parts of a budget given: give one of share, epsilon and mu")
         part = self._checked(*parts[0]) if parts else None
-        with self._reserve(part, adjacency) as ledger:
+        with self._reserve(part, Neighbours(adjacency, unit_of(person))) as ledger:
             yield ledger
 
-    def charge(self, event: Any, *, what: str, adjacency: Adjacency) -> LedgerEntry:
+    def charge(self, event: Any, *, what: str, adjacency: Adjacency, person: str | None = None) -> LedgerEntry:
         """Pay for a release that another library makes of the same people. Charge before it is made.
 
         Parameters
@@ -265,11 +290,14 @@ class Budget:
             What is released, for the ledger.
         adjacency : {"replace-one", "add-remove"}
             The adjacency under which the sensitivity was bounded: that of the budget.
+        person : str, optional
+            Name of the ids, if the sensitivity is that of all rows of a person, as in `Budget`. Default: of a row.
 
         Raises
         ------
         PrivacyBudgetError
-            If the budget does not suffice, or is spent under the other adjacency. Nothing was charged.
+            If the budget does not suffice, or is spent under the other adjacency or protects something else. Nothing
+            was charged.
         ValueError, TypeError
             For events that are not mu-GDP by themselves: Laplace noise, samples, zCDP, which bounds no mu.
         """
@@ -277,7 +305,7 @@ class Budget:
             raise ValueError("what must say, in words, what is released")
         mu = mu_rounded_up(gaussian_cost(event))
         entry = LedgerEntry(str(what), mu, ())
-        with self._reserve(("mu", mu), adjacency) as ledger:
+        with self._reserve(("mu", mu), Neighbours(adjacency, unit_of(person))) as ledger:
             ledger.record(entry)
         return entry
 
@@ -299,29 +327,35 @@ class Budget:
         return form, amount
 
     @contextmanager
-    def _reserve(self, part: Part | None, adjacency: Adjacency) -> Iterator[Ledger]:
-        reservation = self._take(part, adjacency)
+    def _reserve(self, part: Part | None, neighbours: Neighbours) -> Iterator[Ledger]:
+        reservation = self._take(part, neighbours)
         ledger = Ledger(reservation.mu, reservation.target)
         try:
             yield ledger
         finally:
             self._settle(reservation.name, ledger)
 
-    def _take(self, part: Part | None, adjacency: Adjacency) -> Reservation:
+    def _take(self, part: Part | None, neighbours: Neighbours) -> Reservation:
 
         def choose(balance: Balance) -> Amount:
-            self._require(balance, adjacency)
+            self._require(balance, neighbours)
             return (math.inf, None) if math.isinf(self.mu) else self._amount(balance, part)
 
-        reservation = self._store.reserve(choose, adjacency)
+        reservation = self._store.reserve(choose, neighbours)
         _log.info("reserved mu = %.6g of %.6g", reservation.mu, self.mu)
         return reservation
 
-    def _require(self, balance: Balance, adjacency: Adjacency) -> None:
+    def _require(self, balance: Balance, neighbours: Neighbours) -> None:
+        (adjacency, unit), known = neighbours, balance.neighbours
         _check_adjacency(adjacency)
-        if balance.adjacency not in (None, adjacency):
+        if known.unit not in (None, unit):
             raise PrivacyBudgetError(
-                f"this budget is spent under {balance.adjacency} adjacency and cannot pay for a run under {adjacency}: "
+                f"this budget protects {known.unit}, this run {unit}: costs do not add up. Use a budget for each, or "
+                "pass the same ids (person=) to each run, also where people have one row; nothing was read or spent"
+            )
+        if known.adjacency not in (None, adjacency):
+            raise PrivacyBudgetError(
+                f"this budget is spent under {known.adjacency} adjacency and cannot pay for a run under {adjacency}: "
                 "the two do not add up; use a separate budget for each. No data was read and nothing was spent"
             )
 
@@ -396,7 +430,7 @@ class Budget:
         else:
             target = f"epsilon={self.epsilon:g}, delta={self.delta:.3g}, mu={self.mu:.4g}"
         balance = self._store.balance()
-        binding = f", {balance.adjacency}" if balance.adjacency is not None else ""
+        binding = "".join(f", {each}" for each in balance.neighbours if each is not None)
         spent, remaining = mu_rounded_up(balance.spent), mu_rounded_down(balance.free)
         return f"Budget({target}{binding}; spent mu={spent:.4g}, remaining mu={remaining:.4g})"
 
@@ -428,9 +462,11 @@ class LastingBudget(Budget):
         try:
             super().__init__(**{name: header[name] for name in _TERMS if name in header})
             self.dataset: str = header["dataset"]
+            unit = str(header["unit"])
         except (KeyError, TypeError, ValueError) as error:
             raise PrivacyBudgetError(f"the terms of the budget in {store.path} make no sense: {error}") from None
-        store.begin(self._store.balance())
+        fixed = Neighbours(header["adjacency"], unit)
+        store.begin(Balance(self.mu, fixed, fixed))
         self._store = store
         self.path: Path = store.path
         self.purpose = store.purpose
@@ -479,7 +515,8 @@ def _header(path: Path, given: dict[str, Any]) -> Record:
     if math.isinf(budget.mu):
         raise ValueError("a budget without noise never runs out: it needs no file")
     numbers = {name: float(given[name]) for name in NUMBERS if name in given}
-    return {"dataset": given["dataset"], "adjacency": budget.adjacency, "accounting": budget.accounting, **numbers}
+    terms = {"adjacency": budget.adjacency, "unit": given.get("unit", ROWS), "accounting": budget.accounting}
+    return {"dataset": given["dataset"], **terms, **numbers}
 
 
 def _check_adjacency(adjacency: object) -> None:

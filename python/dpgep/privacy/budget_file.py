@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 Record = dict[str, Any]
 
-FORMAT = 1
+FORMAT = 2
 # The head is one write within a sector: a disk writes it whole or not at all.
 _HEAD_BYTES = 160
 _FIRST = b'{"n":1,'

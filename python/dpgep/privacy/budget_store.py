@@ -12,9 +12,8 @@ from typing import Any, TypeVar
 
 from dpgep._watched import naming
 from dpgep.errors import PrivacyBudgetError, warn
-from dpgep.models.model import Adjacency
 from dpgep.privacy.budget_file import FORMAT, BudgetFile, Record
-from dpgep.privacy.ledger import Amount, Balance, Ledger, LedgerEntry, Owner, Reservation
+from dpgep.privacy.ledger import Amount, Balance, Ledger, LedgerEntry, Neighbours, Owner, Reservation
 from dpgep.serialization import decoded, encoded
 
 T = TypeVar("T")
@@ -51,7 +50,7 @@ class FileStore:
             self._file.locked(lambda _: self._file.read() or self._file.append(header), write=True, create=True)
         self.header = self._file.records[0]
         if self.header.get("kind") != "budget" or self.header.get("format") != FORMAT:
-            raise PrivacyBudgetError(f"the budget in {self.path} was written by a later version of dpgep")
+            raise PrivacyBudgetError(f"the budget in {self.path} was written by another version of dpgep")
         for name, value in given.items():
             stored = self.header.get(name)
             if (float(value) if name in NUMBERS else value) != stored:
@@ -81,8 +80,8 @@ class FileStore:
             lambda: tuple(dict(each) for each in self._file.records if each.get("reservation") in self.known.reserved)
         )
 
-    def reserve(self, choose: Callable[[Balance], Amount], adjacency: Adjacency) -> Reservation:
-        """Hold the part that ``choose`` finds in the balance, whose adjacency is always given."""
+    def reserve(self, choose: Callable[[Balance], Amount], neighbours: Neighbours) -> Reservation:
+        """Hold the part that ``choose`` finds in the balance, whose neighbours are always given."""
         self.owner.require("this budget")
         name = naming.get()(16)
 
@@ -208,7 +207,7 @@ class FileStore:
             mu = record["mu"]
             if name in balance.reserved or not (isinstance(mu, float) and 0 <= mu < math.inf):
                 raise ValueError
-            return balance.reserve(Reservation(name, mu, None), balance.adjacency)
+            return balance.reserve(Reservation(name, mu, None), balance.neighbours)
         if name not in balance.reserved:
             raise ValueError
         releases = record["releases"] if kind == "settle" else []

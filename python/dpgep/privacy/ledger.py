@@ -19,7 +19,7 @@ from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
 from itertools import count, groupby
-from typing import Any, Generic, Literal, NoReturn, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, NoReturn, TypeAlias, TypeVar
 
 from dpgep._watched import watching
 from dpgep.errors import PrivacyBudgetError
@@ -328,13 +328,28 @@ class Reservation:
     target: tuple[float, float] | None
 
 
+class Neighbours(NamedTuple):
+    """Which data sets a budget compares: how they differ, and in what, `unit_of`; None where nothing has said yet."""
+
+    adjacency: Adjacency | None
+    unit: str | None
+
+
+ROWS = "rows"
+
+
+def unit_of(person: str | None) -> str:
+    """What neighbours differ in: a row, or all rows of a person, by the name of the ids that say whose they are."""
+    return ROWS if person is None else f"people by {person!r}"
+
+
 @dataclass(frozen=True)
 class Balance:
     """What is reserved and what is spent of a budget of this ``mu``."""
 
     mu: float
-    fixed: Adjacency | None  # the adjacency that it was given
-    adjacency: Adjacency | None
+    fixed: Neighbours  # what it was given
+    neighbours: Neighbours
     reserved: Mapping[str, Reservation] = field(default_factory=dict)
     released: Entries = None
     spent: Cost = Fraction(0)
@@ -347,10 +362,10 @@ class Balance:
         reserved = sum(cost_of(each.mu) for each in self.reserved.values())
         return max(Fraction(0), cost_of(self.mu) - self.spent - reserved)
 
-    def reserve(self, reservation: Reservation, adjacency: Adjacency | None) -> Balance:
+    def reserve(self, reservation: Reservation, neighbours: Neighbours) -> Balance:
         """The balance with a reservation."""
         reserved = {**self.reserved, reservation.name: reservation}
-        return Balance(self.mu, self.fixed, adjacency, reserved, self.released, self.spent)
+        return Balance(self.mu, self.fixed, neighbours, reserved, self.released, self.spent)
 
     def settle(self, name: str, entries: Sequence[LedgerEntry]) -> Balance:
         """The balance with what was released in place of a reservation."""
@@ -358,8 +373,8 @@ class Balance:
         released = self.released
         for entry in entries:
             released = (released, entry)
-        adjacency = self.adjacency if reserved or released else self.fixed
-        return Balance(self.mu, self.fixed, adjacency, reserved, released, total_cost(entries, self.mu, self.spent))
+        neighbours = self.neighbours if reserved or released else self.fixed
+        return Balance(self.mu, self.fixed, neighbours, reserved, released, total_cost(entries, self.mu, self.spent))
 
 
 class MemoryStore:
@@ -377,13 +392,13 @@ class MemoryStore:
     def balance(self) -> Balance:
         return self._balance.get()
 
-    def reserve(self, choose: Callable[[Balance], Amount], adjacency: Adjacency) -> Reservation:
+    def reserve(self, choose: Callable[[Balance], Amount], neighbours: Neighbours) -> Reservation:
         """Hold the part that ``choose`` finds in the balance."""
         self.owner.require("this budget")
         name = str(next(self._names))
 
         def reserve(balance: Balance) -> Balance:
-            return balance.reserve(Reservation(name, *choose(balance)), adjacency)
+            return balance.reserve(Reservation(name, *choose(balance)), neighbours)
 
         return self._balance.update(reserve).reserved[name]
 

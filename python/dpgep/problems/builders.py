@@ -9,7 +9,7 @@ import numpy as np
 
 from dpgep._checks import require_flag, require_people
 from dpgep.data.groups import public_classes, slice_edges
-from dpgep.data.ids import split_off
+from dpgep.data.ids import name_of, split_off
 from dpgep.data.inputs import View, check_adjacency, n_rows, opened
 from dpgep.models import (
     CcaModel,
@@ -494,6 +494,7 @@ def _built(
         adjacency=adjacency,
         public_n=public_n,
         ids=ids,
+        person=name_of(person),
     )
 
 

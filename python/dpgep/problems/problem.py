@@ -15,7 +15,7 @@ from dpgep.data.dataset import Dataset, InMemoryDataset, PreprocessedDataset, St
 from dpgep.data.distributed import DaskDataset, SparkDataset, dask_parts, read_again, read_chunks
 from dpgep.data.float_sums import FloatSums, GroupSums, RowProducts, StreamedProducts, cross_norms
 from dpgep.data.groups import class_codes, slice_codes
-from dpgep.data.ids import NOT_SPREAD, split_off
+from dpgep.data.ids import NOT_SPREAD, name_of, split_off
 from dpgep.data.inputs import (
     View,
     as_matrix,
@@ -353,18 +353,19 @@ def moment_problem(
     adjacency: Any,
     public_n: Any,
     ids: Any = None,
+    person: str | None = None,
 ) -> MomentProblem:
     """The problem of ``model``, named by its views, for these and for labels or responses of the same people.
 
-    With ``ids``, one for each row: people have several rows.
+    With ``ids``, one for each row: people have several rows; ``person`` is the name of the ids.
     """
     model = named(model, *(view.names for view in views))
     found = clipping_of(bound, preprocessing)
     given = found if isinstance(found, float) else None
     dataset = dataset_of(model, views, groups, 1.0 if given is None else given, adjacency, ids=ids)
     n = check_adjacency(adjacency, dataset.people.n, public_n)
-    assert (ids is None) == (dataset.weight_bits == 0)  # people have a weight, or a row
-    facts = PublicFacts(adjacency, given, n, several_rows=ids is not None)
+    assert (person is None) == (ids is None) == (dataset.weight_bits == 0)  # people have a weight, or a row
+    facts = PublicFacts(adjacency, given, n, person)
     if given is None and is_pairwise(found):
         require_pairs(model)
     if isinstance(found, Preprocessing):
@@ -424,6 +425,7 @@ def problem_of(
         adjacency=adjacency,
         public_n=public_n,
         ids=ids,
+        person=name_of(person),
     )
 
 

@@ -42,7 +42,8 @@ class PublicInputs:
     classes : public classes, as text; None where there are none.
     edges : interior edges of slices of a response; None where there are none.
     ranges : (column, low, high) of each column whose range the caller gave.
-    several_rows : whether people may have several rows, and neighbours differ in all those of one person.
+    person : name of the ids that say whose each row is, where neighbours differ in all rows of one person; None where
+        they differ in one row.
     """
 
     problem: str
@@ -52,7 +53,7 @@ class PublicInputs:
     classes: tuple[str, ...] | None = None
     edges: tuple[float, ...] | None = None
     ranges: tuple[tuple[str | int, float, float], ...] = ()
-    several_rows: bool = False
+    person: str | None = None
 
     def __repr__(self) -> str:
         return f"PublicInputs({self.problem}, d={self.n_features}, n={self.n_people})"
@@ -76,7 +77,7 @@ class Guarantee:
     @property
     def several_rows(self) -> bool:
         """Whether neighbours differ in all rows of one person, of whatever number; if not, in one row."""
-        return self.public is not None and self.public.several_rows
+        return self.public is not None and self.public.person is not None
 
     @property
     def rho(self) -> float | None:
@@ -202,7 +203,8 @@ class Guarantee:
         bound = "" if self.bound is None else f", row norms <= {self.bound:g} enforced"
         seeded = "; SEEDED: not private to anyone who knows the seed" if self.seeded else ""
         once = "" if self.release is None else f"; paid once, for all answers from release {self.release}"
-        return f"{guarantee}, {self.adjacency}{bound}{seeded}{once}"
+        unit = " of all rows of one person" if self.several_rows else ""
+        return f"{guarantee}, {self.adjacency}{unit}{bound}{seeded}{once}"
 
 
 def _require_entry(where: str, entry: LedgerEntry, adjacency: Adjacency) -> None:

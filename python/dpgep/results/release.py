@@ -470,8 +470,8 @@ def _together(a: PublicInputs | None, b: PublicInputs | None) -> PublicInputs | 
         return None
     n = None if a.n_people is None or b.n_people is None else a.n_people + b.n_people
     ranges = tuple(dict.fromkeys([*a.ranges, *b.ranges]))
-    names, several_rows = a.feature_names or b.feature_names, a.several_rows and b.several_rows
-    return replace(a, n_people=n, feature_names=names, ranges=ranges, several_rows=several_rows)
+    names, person = a.feature_names or b.feature_names, a.person if a.person == b.person else None
+    return replace(a, n_people=n, feature_names=names, ranges=ranges, person=person)
 
 
 def _epsilon(a: PrivacyReport, b: PrivacyReport, mu: float, delta: float) -> float:
