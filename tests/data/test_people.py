@@ -15,9 +15,11 @@ import pandas as pd
 import pytest
 from conftest import Matrix, solve_seeded
 from numpy.typing import NDArray
+from replay_cases import clipped
 from scipy import sparse
 
 import dpgep
+from dpgep.data.clipped_sums import BITS, ClippedSums, Directions, Factors, ProductMoment, ProductNormCounts
 from dpgep.data.integer_moments import ExactMomentAccumulator
 from dpgep.data.integer_sums import GridSums, MagnitudeCounts, NormCounts
 from dpgep.data.people import WEIGHT_BITS, _row_keys, numbered, row_weights
@@ -157,6 +159,25 @@ def test_sums_are_those_of_rows_repeated_by_their_weights(make: Any, model: str)
         assert one is None or np.array_equal(np.triu(one), np.triu(other))
 
 
+@pytest.mark.parametrize("kind", ["sums", "sums about a mean", "moment", "norms"])
+def test_clipped_products_are_those_of_rows_repeated_by_their_weights(kind: str) -> None:
+    rows, ids = visits(30, 50, seed=1)
+    bits, factors = BITS - WEIGHT_BITS // 2, (Factors(slice(0, 4), slice(0, 2), 0.25),)
+    directions = Directions.on_grid(np.eye(4)[:2], np.full(4, 0.1), bits)
+    make: Any = {
+        "sums": partial(ClippedSums, directions, factors),
+        "sums about a mean": partial(ClippedSums, directions, factors, 100),
+        "moment": partial(ProductMoment, directions, factors),
+        "norms": partial(ProductNormCounts, directions),
+    }[kind]
+    problem, expected = dpgep.pca(rows, person=ids, bound=3.0), make()
+    expected.add(Batch(Rows((rows[np.repeat(np.arange(len(rows)), by_rows(problem, len(rows)))],), 3.0)))
+    found = problem.dataset.accumulate(make, weight_bits=WEIGHT_BITS)
+    assert found.n == expected.n == 30 * WHOLE
+    assert np.array_equal(found.total, expected.total)
+    assert found.total.any()
+
+
 def by_rows(problem: Any, n: int) -> NDArray[np.int64]:
     weights = np.zeros(n, np.int64)
     for weight, which in problem.dataset._parts:
@@ -265,12 +286,12 @@ def test_names_that_are_no_column() -> None:
 @pytest.mark.parametrize("bound", ["auto", 4.0])
 def test_methods_serve_people_or_refuse_them_before_they_are_paid(name: str, bound: Any) -> None:
     rows, ids = visits(100)
-    budget = dpgep.Budget(**BUDGET)
+    budget = dpgep.Budget(epsilon=4.0, delta=1e-6)
     options: dict[str, Any] = {"n_components": 1, "method": name}
     if any(field.name == "sparsity" for field in fields(METHODS[name].options)) and name not in ("release", "auto"):
         options["sparsity"] = 2
     problem = dpgep.pca(rows, person=ids, center=False, bound=bound)
-    if name in ("release", "auto", "sr-dp"):
+    if name in ("release", "auto", "sr-dp", "clipped-power"):
         assert dpgep.solve(problem, budget=budget, **options).privacy.several_rows
         return
     with pytest.raises(ValueError, match=r"several rows to a person \(person=\) yet|give a public bound"):
@@ -342,6 +363,22 @@ def test_batches_are_the_rows_in_memory(height: int, bound: Any, is_text: bool) 
         found = solve_seeded(dpgep.pca(source[NAMES], person="patient_id", **given), **BUDGET)
     assert found.components.tobytes() == expected.components.tobytes()
     assert found.privacy.several_rows
+
+
+@pytest.mark.parametrize("build", [dpgep.pls, dpgep.cca])
+def test_clipped_power_has_the_same_bits_in_any_order_and_batches(build: Any) -> None:
+    rows, ids = visits(60, 8)
+    order = np.random.default_rng(1).permutation(len(rows))
+    source = dpgep.scan(batches(rows, ids, 7))
+    given: dict[str, Any] = {"bound": 9.0, "adjacency": "add-remove", "public_n": 60}
+    problems = [
+        build(rows[:, :2], rows[:, 2:], person=ids, **given),
+        build(rows[order, :2], rows[order, 2:], person=ids[order], **given),
+        build(source[NAMES[:2]], source[NAMES[2:]], person="patient_id", **given),
+    ]
+    options: dict[str, Any] = {"method": "clipped-power", "n_components": 1, "epsilon": 8.0, "delta": 1e-6}
+    found = [solve_seeded(problem, **options) for problem in problems]
+    assert len({each.components.tobytes() for each in found}) == 1
 
 
 def test_groups_and_views_of_a_source() -> None:
@@ -547,12 +584,14 @@ def crowd_of(n_people: int, seed: int = 0) -> Any:
     return rows / 4, np.random.default_rng(seed).integers(0, 4, len(rows)), ids
 
 
-def replayed(name: str, adjacency: str, bound: Any, pair: tuple[Any, Any], **options: Any) -> Any:
+def replayed(
+    name: str, adjacency: str, bound: Any, pair: tuple[Any, Any], *, public_n: int | None = None, **options: Any
+) -> Any:
     def mechanism(data: Any) -> Any:
         rows, groups, ids = data
-        return MODELS[name](rows, groups, person=ids, bound=bound, adjacency=adjacency)
+        return MODELS[name](rows, groups, person=ids, bound=bound, adjacency=adjacency, public_n=public_n)
 
-    return dpgep.auditing.replay(mechanism, pair, **BUDGET, n_components=1, **options)
+    return dpgep.auditing.replay(mechanism, pair, **(BUDGET | options), n_components=1)
 
 
 @pytest.mark.entropy
@@ -566,6 +605,22 @@ def test_a_person_costs_what_the_ledger_says(name: str, bound: Any, adjacency: s
         before, after = anybody(rng, m, 4), anybody(rng, other, 4)
         pair = with_person(crowd, None if adjacency == "add-remove" else before), with_person(crowd, after)
         result = replayed(name, adjacency, bound, pair)
+        assert not result.flagged, f"{m} rows and {other}\n{result}"
+        assert result.error is None, result.error
+
+
+@pytest.mark.entropy
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+@pytest.mark.parametrize("name", ["pca", "pca of second moments", "pls", "cca"])
+def test_a_person_costs_clipped_products_what_the_ledger_says(name: str, adjacency: str) -> None:
+    rng = np.random.default_rng(len(name))
+    options: dict[str, Any] = {"epsilon": 8.0, "method": "clipped-power", "n_iterations": 4}
+    for m, other, bound in [(1, 9, 1.0), (10_000, 3, 1.0), (100, 5000, "auto")]:
+        crowd = crowd_of(20)
+        before, after = anybody(rng, m, 4), anybody(rng, other, 4)
+        pair = with_person(crowd, None if adjacency == "add-remove" else before), with_person(crowd, after)
+        public_n = 20 if adjacency == "add-remove" else None
+        result = replayed(name, adjacency, bound, pair, public_n=public_n, **options)
         assert not result.flagged, f"{m} rows and {other}\n{result}"
         assert result.error is None, result.error
 
@@ -621,6 +676,14 @@ def test_the_worst_person_costs_all_of_it(name: str, adjacency: str, first: Any,
     result = replayed(name, adjacency, 1.0, pair)
     assert not result.flagged, result
     assert result.ratio >= 0.98
+
+
+@pytest.mark.parametrize("n_rows", [1, 3, 10_000])
+def test_the_worst_person_costs_all_of_clipped_products(n_rows: int) -> None:
+    for case in clipped(n_rows):
+        result = case.replay()
+        assert not result.flagged, f"{case.name}, {case.adjacency}\n{result}"
+        assert result.ratio >= 0.98, case.name
 
 
 def test_a_person_in_groups_of_their_own_costs_less() -> None:

@@ -145,13 +145,13 @@ class Kind:
 
     Attributes
     ----------
-    build : the problem.
+    build : the problem of a table, under an adjacency.
     pair, words : of whom the second replaces the first.
     one, words_of_one : the person who is there or not; by default the first one of the pair.
     others, others_of_one : everybody else.
     """
 
-    build: Callable[[Matrix, Adjacency], Any]
+    build: Callable[..., Any]
     pair: tuple[Matrix, Matrix] = (E1, E2)
     words: str = ORTHOGONAL
     one: Matrix | None = None
@@ -189,8 +189,18 @@ def pairwise(table: Matrix, adjacency: Adjacency) -> Any:
     return dpgep.pca(table, adjacency=adjacency, preprocessing=preprocessing)
 
 
-def uncentred(table: Matrix, adjacency: Adjacency) -> Any:
-    return pca(table, adjacency, center=False)
+def uncentred(table: Matrix, adjacency: Adjacency, **options: Any) -> Any:
+    return pca(table, adjacency, center=False, **options)
+
+
+def several(kind: Kind, n_rows: int) -> Kind:
+    """The same people with so many rows each, all alike; 0: as they are, without ids."""
+
+    def build(table: Matrix, adjacency: Adjacency) -> Any:
+        ids = np.repeat(np.arange(len(table)), n_rows)
+        return kind.build(np.repeat(table, n_rows, axis=0), adjacency, person=ids)
+
+    return replace(kind, build=build) if n_rows else kind
 
 
 def of_views(build: Callable[..., Any], table: Matrix, adjacency: Adjacency, **options: Any) -> Any:
@@ -198,10 +208,10 @@ def of_views(build: Callable[..., Any], table: Matrix, adjacency: Adjacency, **o
     return build(table[:, :1], table[:, 1:], bound=1.0, adjacency=adjacency, **options)
 
 
-def fda(table: Matrix, adjacency: Adjacency) -> Any:
+def fda(table: Matrix, adjacency: Adjacency, **options: Any) -> Any:
     """The last column is the group: the nearest one of three."""
     groups = np.clip(np.rint(table[:, -1]), 0, 2).astype(int)
-    return dpgep.fda(table[:, :-1], groups, classes=[0, 1, 2], bound=1.0, adjacency=adjacency)
+    return dpgep.fda(table[:, :-1], groups, classes=[0, 1, 2], bound=1.0, adjacency=adjacency, **options)
 
 
 def gep(table: Matrix, adjacency: Adjacency) -> Any:
@@ -411,7 +421,7 @@ def sampled(table: Matrix, adjacency: Adjacency, n_full: int) -> Any:
 # --- clipped products ------------------------------------------------------------------------------------------------
 
 
-def clipped() -> Iterator[ReplayCase]:
+def clipped(n_rows: int = 0) -> Iterator[ReplayCase]:
     line, plane = Asked(E1[None, :]), Asked(np.eye(3)[:2])
     residuals = Asked(np.array([[1.0, -0.5], [-0.5, 1.0]]) @ np.eye(3)[:2] / 1.5)
     c, m, least = 0.125, 0.01, 2.0**-7
@@ -455,16 +465,16 @@ def clipped() -> Iterator[ReplayCase]:
         ),
     }
     for name, (kind, ask) in questions.items():
-        yield from asked(f"clipped products, {name}", kind, ask)
+        yield from asked(f"clipped products, {name}", several(kind, n_rows), ask)
 
 
 def in_line(along: float, sign: float = 1.0) -> Matrix:
     return np.array([along, 0.0, sign * math.sqrt(1 - along * along)])
 
 
-def of_public_n(build: Callable[..., Any], table: Matrix, adjacency: Adjacency) -> Any:
+def of_public_n(build: Callable[..., Any], table: Matrix, adjacency: Adjacency, **options: Any) -> Any:
     """Clipped products are divided by a public number of people."""
-    return build(table, adjacency, center=False, public_n=None if adjacency == "replace-one" else 3)
+    return build(table, adjacency, center=False, public_n=None if adjacency == "replace-one" else 3, **options)
 
 
 # --- bound="auto" ----------------------------------------------------------------------------------------------------

@@ -5,9 +5,12 @@ Rows may have a public constant s at their end, so that the sum of clip(V^T (x_i
 clip(p) shrinks p to norm C where it is longer. Of two views, each is multiplied by the products of the other one. All
 is in integers that float64 holds: the same for any batches, order and threads, whatever the order in which BLAS adds.
 
-    x    rows on the grid of 2^-BITS bounds, integers of norm at most 2^BITS
+    x    rows on the grid of 2^-b bounds, integers of norm at most 2^b
     V    public directions on the grid of 2^-DIRECTION_BITS, so that partial sums of V^T x are below 2^53
-    clip integers of norm at most 2^BITS, in units of 2^-BITS C: a function of V^T (x - m) alone, which is exact
+    clip integers of norm at most 2^b, in units of 2^-b C: a function of V^T (x - m) alone, which is exact
+
+b is BITS where each person has one row. Of rows with weights, in units of 2^-w of a person, it is BITS - w/2: sums of
+as many people fit into 63 bits.
 """
 
 from __future__ import annotations
@@ -33,25 +36,28 @@ BITS, DIRECTION_BITS = 18, 30
 # A sum over more people might exceed 63 bits, with noise of up to 2^59 steps: it wraps modulo 2^64, as NumPy adds.
 MOST_PEOPLE = 1 << 26
 
-_ONE = 2.0**BITS
-# Rounding of a quotient, a root and a product leaves a norm of 2^BITS times this at most 2^BITS.
+# Rounding of a quotient, a root and a product leaves a norm of 2^b times this at most 2^b.
 _SHRUNK = 1 - 2.0**-40
 
 
 @dataclass(frozen=True, eq=False)
 class Directions:
-    """V (K, d) and V m (K,) as integers: ``location`` is m, in bounds, of norm at most 1; None for 0. All public."""
+    """V (K, d) and V m (K,) as integers, for rows on the grid of 2^-``bits``. All public.
+
+    ``location`` is m, in bounds, of norm at most 1; None for 0.
+    """
 
     vectors: Matrix
     offset: Matrix
+    bits: int
 
     @classmethod
-    def on_grid(cls, vectors: Matrix, location: Matrix | None) -> Directions:
+    def on_grid(cls, vectors: Matrix, location: Matrix | None, bits: int = BITS) -> Directions:
         # row-major, as what Dask hands to a worker need not be
         integers = np.ascontiguousarray(np.rint(np.ldexp(vectors, DIRECTION_BITS)))
         if location is None:
-            return cls(integers, np.zeros(len(vectors)))
-        return cls(integers, np.rint(np.ldexp(vectors @ location, BITS + DIRECTION_BITS)))
+            return cls(integers, np.zeros(len(vectors)), bits)
+        return cls(integers, np.rint(np.ldexp(vectors @ location, bits + DIRECTION_BITS)), bits)
 
     def products(self, rows: Any) -> Matrix:
         """(h, K), V (x - m) of rows on the grid, dense or sparse: exact."""
@@ -69,25 +75,25 @@ class Factors:
     directions: slice
     threshold: float
 
-    def clipped(self, products: Matrix) -> Matrix:
+    def clipped(self, products: Matrix, bits: int) -> Matrix:
         """(h, K), of `Directions.products`."""
-        return clipped_integers(products[:, self.directions], self.threshold)
+        return clipped_integers(products[:, self.directions], self.threshold, bits)
 
 
-def clipped_integers(products: Matrix, threshold: float) -> Matrix:
-    """(h, K), `Directions.products` clipped to ``threshold`` bounds, in steps of 2^-BITS of it: norms at most 2^BITS.
+def clipped_integers(products: Matrix, threshold: float, bits: int = BITS) -> Matrix:
+    """(h, K), `Directions.products` clipped to ``threshold`` bounds, in steps of 2^-bits of it: norms at most 2^bits.
 
     A row depends on the same row of ``products`` alone, whatever is beside it.
     """
     steps, squares = _steps(products, threshold)
-    long = np.flatnonzero(squares > _ONE * _ONE)
-    factors = _ONE * _SHRUNK / np.sqrt(squares[long])
+    long = np.flatnonzero(squares > 4.0**bits)
+    factors = 2.0**bits * _SHRUNK / np.sqrt(squares[long])
     steps[long] = np.trunc(steps[long] * factors[:, None])
     return steps
 
 
 def _steps(products: Matrix, unit: float) -> tuple[Matrix, Matrix]:
-    """Products in steps of 2^-BITS ``unit`` bounds, and squares of their norms.
+    """Products in steps of 2^-bits ``unit`` bounds, for rows on that grid, and squares of their norms.
 
     A product is at most 2 bounds, and a unit at least LEAST_THRESHOLD: squares are below 2^53 and their sums exact.
     """
@@ -102,12 +108,12 @@ class _ProductSums(Sums):
     total: Integers
 
     def __init__(self, directions: Directions) -> None:
-        self._directions = directions
+        self._directions, self._bits = directions, directions.bits
         self.n = 0
 
     def add(self, batch: Batch) -> None:
         """Add the people of a batch."""
-        for rows in _rows_on_grid(batch.rows):
+        for rows in _rows_on_grid(batch.rows, self._bits):
             self._add_rows(rows, self._directions.products(rows))
         self.n += batch.n
 
@@ -116,9 +122,9 @@ class _ProductSums(Sums):
 
 
 class ClippedSums(_ProductSums):
-    """(d, K), ``total``: sum of x clip(V (x - m))^T, in steps of 4^-BITS bounds times thresholds; ``n`` people.
+    """(d, K), ``total``: sum of x clip(V (x - m))^T, in steps of 4^-bits bounds times thresholds; ``n`` people.
 
-    V consists of K directions for each of the ``factors``. With a ``constant`` s, at most 2^BITS, which needs a single
+    V consists of K directions for each of the ``factors``. With a ``constant`` s, at most 2^bits, which needs a single
     factor, (d + 1, K): of (x, s).
     """
 
@@ -130,8 +136,8 @@ class ClippedSums(_ProductSums):
 
     def _add_rows(self, rows: Any, products: Matrix) -> None:
         for each in self._factors:
-            # at most ROWS_IN_A_ROW terms of at most 4^BITS
-            clipped = each.clipped(products)
+            # at most ROWS_IN_A_ROW terms of at most 4^bits
+            clipped = each.clipped(products, self._bits)
             added = rows[:, each.features].T @ clipped
             self.total[each.features] += np.asarray(added).astype(np.int64)
             if self._constant:
@@ -139,9 +145,9 @@ class ClippedSums(_ProductSums):
 
 
 class ProductMoment(_ProductSums):
-    """(K, K), ``total``: sum of p p^T, p = clip(V (x - m)), in steps of 4^-BITS squared thresholds; ``n`` people.
+    """(K, K), ``total``: sum of p p^T, p = clip(V (x - m)), in steps of 4^-bits squared thresholds; ``n`` people.
 
-    Of two views, it is the sum of p_x p_y^T, in steps of 4^-BITS times both thresholds.
+    Of two views, it is the sum of p_x p_y^T, in steps of 4^-bits times both thresholds.
     """
 
     def __init__(self, directions: Directions, factors: tuple[Factors, ...]) -> None:
@@ -151,7 +157,7 @@ class ProductMoment(_ProductSums):
 
     def _add_rows(self, rows: Any, products: Matrix) -> None:
         # the first view is multiplied by the products of the last one, and the last by those of the first
-        first, last = self._by_last.clipped(products), self._by_first.clipped(products)
+        first, last = (factors.clipped(products, self._bits) for factors in (self._by_last, self._by_first))
         self.total += (first.T @ last).astype(np.int64)
 
 
@@ -164,20 +170,20 @@ class ProductNormCounts(_ProductSums):
 
     def _add_rows(self, rows: Any, products: Matrix) -> None:
         _, squares = _steps(products, LEAST_THRESHOLD)
-        edges = (PRODUCT_EDGES * (_ONE / LEAST_THRESHOLD)) ** 2
+        edges = (PRODUCT_EDGES * (2.0**self._bits / LEAST_THRESHOLD)) ** 2
         found = np.searchsorted(edges, squares, side="right")
         self.total += np.bincount(found, minlength=len(self.total))
 
 
-def _rows_on_grid(rows: Rows) -> Iterator[Any]:
-    """Rows on the grid, some at a time: arrays, or CSR matrices where a view is sparse."""
+def _rows_on_grid(rows: Rows, bits: int) -> Iterator[Any]:
+    """Rows on the grid of 2^-bits, some at a time: arrays, or CSR matrices where a view is sparse."""
     if not rows.is_sparse:
-        for _, block in clipped_blocks(rows, bits=BITS, most_rows=ROWS_IN_A_ROW):
+        for _, block in clipped_blocks(rows, bits=bits, most_rows=ROWS_IN_A_ROW):
             yield block
         return
     from scipy import sparse
 
-    for part in SparseRows(rows).on_grid(BITS, ROWS_IN_A_ROW):
+    for part in SparseRows(rows).on_grid(bits, ROWS_IN_A_ROW):
         yield sparse.csr_array((part.values.astype(np.float64), part.indices, part.indptr), shape=(part.n, part.d))
 
 

@@ -45,6 +45,7 @@ class PeopleDataset(Dataset):
     """
 
     weight_bits = WEIGHT_BITS
+    at_hand = True
 
     def __init__(self, coded: Coded, ids: Any, fewest: int) -> None:
         self._coded, rows = coded, coded[0]

@@ -90,7 +90,7 @@ METHODS = _Methods(
             ClippedPowerOptions,
             (ClippedPowerDiagnostics,),
             _ROWS,
-            (CLIPPED_PRODUCTS, PUBLIC_N, ONE_ROW_EACH),
+            (CLIPPED_PRODUCTS, PUBLIC_N),
         ),
         Method(
             "local-gaussian",

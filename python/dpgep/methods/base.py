@@ -350,6 +350,7 @@ class ReleaseOptions(PairOptions):
             model.n_features >= max(WIDE, WIDE_FOR_EACH * k)
             and public.at_hand
             and not public.mapped
+            and not facts.several_rows
             and facts.adjacency == "replace-one"  # else rounding is that of many more rows than there are
             and facts.n is not None
             and facts.n <= MOST_ROWS

@@ -102,7 +102,7 @@ class Mean(_Query):
         sums = rows.summed(partial(GridSums, layout, BITS))
         squared = (4 if rows.replaces else 1) * Fraction(4**BITS)
         scale = rows.add_noise(sums.sums, squared, mu, BITS, "mean of the rows", charge)
-        return rows.mean_of(sums.sums[:, 0], sums.n, math.ldexp(rows.bound, -BITS), scale)
+        return rows.mean_of(sums.sums[:, 0], sums.n, BITS, rows.bound, scale)
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +116,7 @@ class ProductNorms(_Query):
         counts = sums.total << BITS
         squared = (2 if rows.replaces else 1) * Fraction(4**BITS)
         scale = rows.add_noise(counts, squared, mu, BITS, "histogram of norms of products", charge)
-        return rows.mean_of(counts, sums.n, 2.0**-BITS, scale)
+        return rows.mean_of(counts, sums.n, BITS, 1.0, scale)
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,28 +132,29 @@ class ClippedMean(_Query):
     def of(self, rows: ClippedProducts, mu: float, charge: Charge) -> NoisyMean:
         asked, factors = self.asked, rows.factors(self.asked, self.thresholds)
         location = rows.location(asked) if len(factors) == 1 else None
-        constant = 0 if location is None else math.ceil(math.ldexp(float(np.linalg.norm(location)), BITS))
+        constant = 0 if location is None else math.ceil(math.ldexp(float(np.linalg.norm(location)), rows.bits))
         sums = rows.summed(partial(ClippedSums, rows.directions(asked), factors, constant))
         if len(factors) == 1:
             k, d = asked.vectors.shape
             _require_orthonormal(asked.vectors)
             located = asked.location is not None
-            change = product_sensitivity(self.thresholds[0], k, d, rows.adjacency, located=located)
+            change = product_sensitivity(self.thresholds[0], k, d, rows.adjacency, located=located, bits=rows.bits)
         else:
             change = views_sensitivity(rows.adjacency)
-        squared = Fraction(change) ** 2 * 4**BITS * (4**BITS + constant**2)
+        squared = Fraction(change) ** 2 * 4**rows.bits * (4**rows.bits + constant**2)
         summed = "(x, |m|) clip(V^T (x - m))" if constant else "x clip(V^T x)"
         query = f"sum of {summed}, norms of {_named(self.thresholds)} bounds"
-        scale = rows.add_noise(sums.total, squared, mu, 2 * BITS, query, charge)
+        scale = rows.add_noise(sums.total, squared, mu, 2 * rows.bits, query, charge)
         units = np.empty(asked.vectors.shape[1])
         for each in factors:
-            units[each.features] = math.ldexp(rows.bound * rows.bound * each.threshold, -2 * BITS)
+            units[each.features] = rows.bound * rows.bound * each.threshold
         if location is None or not constant:
-            return rows.mean_of(sums.total.T, sums.n, units, scale)
+            return rows.mean_of(sums.total.T, sums.n, 2 * rows.bits, units, scale)
         # noise of the last row, too: |m|^2/s^2 of its variance, shared by d entries
-        answer = rows.mean_of(sums.total[:-1].T, sums.n, units, scale * math.sqrt(1 + 1 / len(units)))
-        clipped = np.asarray(sums.total[-1], dtype=np.float64) * (units[0] / answer.n)
-        return replace(answer, values=answer.values - np.outer(clipped, location * (2.0**BITS / constant)))
+        shared = scale * math.sqrt(1 + 1 / len(units))
+        answer = rows.mean_of(sums.total[:-1].T, sums.n, 2 * rows.bits, units, shared)
+        clipped = rows.mean_of(sums.total[-1], sums.n, 2 * rows.bits, units[0], scale).values
+        return replace(answer, values=answer.values - np.outer(clipped, location * (2.0**rows.bits / constant)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,11 +171,11 @@ class ClippedMoment(_Query):
     def of(self, rows: ClippedProducts, mu: float, charge: Charge) -> NoisyMean:
         factors = rows.factors(self.asked, self.thresholds)
         sums = rows.summed(partial(ProductMoment, rows.directions(self.asked), factors))
-        squared = (2 * len(factors) if rows.replaces else 1) * Fraction(16**BITS)
+        squared = (2 * len(factors) if rows.replaces else 1) * Fraction(16**rows.bits)
         query = f"second moment of V^T x, norms of {_named(self.thresholds)} bounds"
-        scale = rows.add_noise(sums.total, squared, mu, 2 * BITS, query, charge)
-        unit = math.ldexp(rows.bound * rows.bound * self.thresholds[0] * self.thresholds[-1], -2 * BITS)
-        return rows.mean_of(sums.total, sums.n, unit, scale)
+        scale = rows.add_noise(sums.total, squared, mu, 2 * rows.bits, query, charge)
+        unit = rows.bound * rows.bound * self.thresholds[0] * self.thresholds[-1]
+        return rows.mean_of(sums.total, sums.n, 2 * rows.bits, unit, scale)
 
 
 @dataclass(frozen=True)
@@ -185,12 +186,15 @@ class AffordsClippedProducts:
         rows = ClippedProducts(problem, stream)
         if not rows.fit(rows.problem.facts.n or 0):
             return False
-        most = 2 * (4 if rows.replaces else 1)  # of rows with s = 1 at their end
-        return math.isinf(mu) or least_scale(most * Fraction(16**BITS), mu).bit_length() <= MOST_SCALE_BITS
+        most = 2 * (4 if rows.replaces else 1) * Fraction(16**rows.bits)  # of rows with s = 1 at their end
+        return math.isinf(mu) or rows.scale_of(most, mu).bit_length() <= MOST_SCALE_BITS
 
 
 class ClippedProducts:
-    """Sums over the rows of ``problem``, and their noise from ``stream``. Raises ValueError where n is not public."""
+    """Sums over the rows of ``problem``, and their noise from ``stream``. Raises ValueError where n is not public.
+
+    Where people have several rows, a person weighs 2^w in all sums, and rows are on a coarser grid of ``bits``.
+    """
 
     def __init__(self, problem: Problem, stream: core.NoiseStream) -> None:
         self.problem, self._stream = rows_of(problem, "products that are clipped row by row"), stream
@@ -202,6 +206,8 @@ class ClippedProducts:
             raise ValueError("clipped products are divided by a public number of people: give public_n to the problem")
         self.adjacency, self.bound = problem.facts.adjacency, row_bound(problem.facts)
         self.replaces = self.adjacency == "replace-one"
+        self._weight_bits = self.problem.dataset.weight_bits
+        self.bits = BITS - self._weight_bits // 2
 
     def factors(self, asked: Asked, thresholds: Thresholds) -> tuple[Factors, ...]:
         """Each view with the products of the other one; with one threshold, the whole row with all products."""
@@ -226,7 +232,7 @@ class ClippedProducts:
         longest = np.linalg.norm(asked.vectors, 2)
         if not longest <= 1 + _ORTHONORMAL:
             raise ValueError(f"directions must have an operator norm of at most 1, got {longest:.17g}")
-        return Directions.on_grid(asked.vectors, self.location(asked))
+        return Directions.on_grid(asked.vectors, self.location(asked), self.bits)
 
     def location(self, asked: Asked) -> Matrix | None:
         """The location in bounds, of a norm below 1."""
@@ -239,7 +245,8 @@ class ClippedProducts:
 
     def summed(self, make: Callable[[], S]) -> S:
         """One pass. Raises ValueError where the public number of people is so large that sums might overflow."""
-        sums: Any = self.problem.dataset.accumulate(make)
+        sums: Any = self.problem.dataset.accumulate(make, weight_bits=self._weight_bits)
+        sums.n >>= self._weight_bits
         n = sums.n if self.replaces else self.problem.facts.n or 0
         if not self.fit(n):
             raise ValueError(f"clipped products are for fewer than {MOST_PEOPLE} people, not {n}: use a release")
@@ -250,11 +257,14 @@ class ClippedProducts:
         return n < (MOST_PEOPLE if self.replaces else MOST_PEOPLE // 2)
 
     def add_noise(self, sums: Any, squared: Fraction, mu: float, grid_bits: int, query: str, charge: Charge) -> int:
-        """Noise of ``scale`` steps in the place of ``sums``, one person moving which by at most sqrt(squared) steps."""
+        """Noise of ``scale`` steps in the place of ``sums``, in steps of 2^-grid_bits.
+
+        They move by at most sqrt(squared) for one row of the weight 1.
+        """
         if math.isinf(mu):
             charge(LedgerEntry(query, mu, ()))
             return 0
-        scale = least_scale(squared, mu)
+        scale, grid_bits = self.scale_of(squared, mu), grid_bits + self._weight_bits
         if scale.bit_length() > MOST_SCALE_BITS:
             raise ValueError(f"mu = {mu:.3g} of a clipped product is too little: use a larger budget or fewer steps")
         deviation = math.ldexp(scale, -grid_bits)
@@ -269,9 +279,14 @@ class ClippedProducts:
         _wrap(sums)
         return scale
 
-    def mean_of(self, sums: Any, n: int, unit: Matrix | float, scale: float) -> NoisyMean:
-        """``unit``: a step of the sums, or of each of their columns."""
+    def scale_of(self, squared: Fraction, mu: float) -> int:
+        """The noise of such sums, in steps of them: a person is moved whole."""
+        return least_scale(squared * 4**self._weight_bits, mu)
+
+    def mean_of(self, sums: Any, n: int, grid_bits: int, unit: Matrix | float, scale: float) -> NoisyMean:
+        """``unit``: 2^grid_bits steps of the sums, or of each of their columns, for one person."""
         n = self.problem.facts.n or n
+        unit = np.ldexp(unit, -grid_bits - self._weight_bits)
         values = np.ascontiguousarray(sums, dtype=np.float64) * (unit / n)
         return NoisyMean(values, scale * float(np.sqrt(np.mean(np.square(unit)))) / n, n)
 
@@ -293,12 +308,18 @@ def _named(thresholds: Thresholds) -> str:
 
 
 def product_sensitivity(
-    threshold: float, n_directions: int, n_features: int, adjacency: Adjacency, *, located: bool = False
+    threshold: float,
+    n_directions: int,
+    n_features: int,
+    adjacency: Adjacency,
+    *,
+    located: bool = False,
+    bits: int = BITS,
 ) -> float:
     """What one person moves a sum of `ClippedMean` by, in Frobenius norm and in bounds times thresholds.
 
     Of one view; rounded up. ``located``: whether there is an m. The bound for m = 0 holds of exact products; those on
-    the grid are at most ``error`` away from it, so that two people's sums are at most twice that.
+    the grid of 2^-bits are at most ``error`` away from it, so that two people's sums are at most twice that.
     """
     if adjacency == "add-remove":
         return 1.0
@@ -311,7 +332,7 @@ def product_sensitivity(
         exact = (1.0 if n_directions == 1 else (1 + square) / math.sqrt(2)) / threshold
     # V on its grid, and orthonormal; rounded to the nearest step, then shrunk and cut to a step
     error = (direction_error(n_directions, n_features) + _ORTHONORMAL) / threshold
-    error += (1.5 * math.sqrt(n_directions) + 1) * 2.0**-BITS
+    error += (1.5 * math.sqrt(n_directions) + 1) * 2.0**-bits
     return min(2.0, (exact + 2 * error) * _ROUND_UP)
 
 
