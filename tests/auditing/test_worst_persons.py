@@ -1,0 +1,34 @@
+"""Where neighbours differ in all rows of a person, a search finds pairs that cost nearly what is paid, and none more.
+
+`benchmarks/worst_persons.py` searches longer, and for every model.
+"""
+
+from __future__ import annotations
+
+from unittest import mock
+
+import pytest
+import worst_persons
+from conftest import noise_from
+
+from dpgep.data import people
+
+SHORT = {"restarts": 5, "steps": 2, "seed": 0}
+CASES = [case for case in worst_persons.cases() if case[1:] == ("known", "replace-one")]
+CASES += [("pca", "known", "add-remove"), ("fda", "bought", "replace-one"), ("pca", "pairwise", "replace-one")]
+
+
+@pytest.mark.parametrize(("name", "terms", "adjacency"), CASES)
+def test_no_person_costs_more_than_is_paid_and_one_costs_nearly_that(name: str, terms: str, adjacency: str) -> None:
+    with noise_from(f"worst persons, {name} {terms} {adjacency}"):
+        found = worst_persons.search(name, terms, adjacency, **SHORT)
+    assert not found.flagged, found.flagged[0]
+    assert (0.98 if terms == "known" else 0.9) <= found.ratio <= 1, found.pair
+
+
+@pytest.mark.parametrize("fault", worst_persons.FAULTS)
+def test_the_search_finds_wrong_weights(fault: str) -> None:
+    with mock.patch.object(people, "row_weights", worst_persons.FAULTS[fault]):
+        found = worst_persons.search("pca", "known", "replace-one", **SHORT)
+    assert found.flagged
+    assert found.ratio > 1.01
