@@ -13,9 +13,9 @@ from conftest import noise_from
 
 from dpgep.data import people
 
-SHORT = {"restarts": 5, "steps": 2, "seed": 0}
-CASES = [case for case in worst_persons.cases() if case[1:] == ("known", "replace-one")]
-CASES += [("pca", "known", "add-remove"), ("fda", "bought", "replace-one"), ("pca", "pairwise", "replace-one")]
+SHORT = {"restarts": 4, "steps": 1, "seed": 0}
+CASES = [(name, "known", "replace-one") for name in ("pca", "pca, standardized", "cca", "fda")]
+CASES += [("sir", "known", "add-remove"), ("pca", "pairwise", "replace-one")]
 
 
 @pytest.mark.parametrize(("name", "terms", "adjacency"), CASES)
