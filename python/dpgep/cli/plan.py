@@ -90,7 +90,7 @@ def show_dry_run(problem: Problem, options: argparse.Namespace, paying: Paying) 
     """Print what is known before there are rows: from names, types, and the number of people where it is public."""
     mu, line = paying.price()
     print("dry run: nothing was read but names and types, nothing was spent")
-    print(f"price     {line}, {paying.adjacency}")
+    print(f"price     {line}, {paying.adjacency}{' of all rows of one person' if problem.facts.several_rows else ''}")
     model: Any = problem.model
     print(f"features  {listed_features(model)}")
     if isinstance(model, TableModel):

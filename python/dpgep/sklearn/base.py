@@ -46,7 +46,10 @@ _OF_FORM = re.compile(
 def ids_of_rows(person: Any) -> Any:
     """The ids. Raises TypeError for the name of a column: that of ids would be a feature of rows to come."""
     if isinstance(person, str):
-        raise TypeError("person must hold an id for each row of X, which has no column of ids: X.drop(columns=...)")
+        raise TypeError(
+            f"person must hold an id for each row, not name a column: fit(X.drop(columns=[{person!r}]), "
+            f"person=X[{person!r}])"
+        )
     return person
 
 
@@ -221,7 +224,8 @@ class Projection(ClassNamePrefixFeaturesOutMixin, PrivateEstimator):  # type: ig
         That is the second view (n, d_y) or (n,) of CCA and PLS, and the response (n,) of SIR; PCA ignores it. Where
         people have several rows, ``person`` holds the id of each row's (n,), as in `dpgep.pca`.
         """
-        problem = self._problem(*self._data(X, y), person=ids_of_rows(person))
+        ids = ids_of_rows(person)  # before a column of X is refused that holds them
+        problem = self._problem(*self._data(X, y), person=ids)
         self._keep(solve(problem, n_components=self.n_components, **self._terms(), **self._options()))
         return self
 

@@ -223,9 +223,10 @@ class PrivateFDA(ClassifierMixin, Groups):  # type: ignore[misc]
 
         Where people have several rows, ``person`` holds the id of each row's (n,), as in `dpgep.pca`.
         """
+        ids = ids_of_rows(person)
         x = self._rows(X, y=y)
         labels, classes = self._labels(y)
-        problem = self._problem(x, labels, classes=classes, person=ids_of_rows(person))
+        problem = self._problem(x, labels, classes=classes, person=ids)
         if problem.public.mixes_columns:
             raise ValueError('a rule is about columns, which this preprocessing would mix: use precondition="columns"')
         # all that may be wrong with parameters, before anything is spent

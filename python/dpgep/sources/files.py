@@ -25,7 +25,7 @@ from dpgep.errors import DataError
 from dpgep.sources.arrays import Array, SideBySide
 from dpgep.sources.batches import BATCH_BYTES
 from dpgep.sources.encoding import Categories
-from dpgep.sources.names import as_text, listed
+from dpgep.sources.names import as_text, identifies, listed
 from dpgep.sources.source import Source, packages_messages_withheld, replaced
 from dpgep.sources.tables import ArrowTable, is_numeric, pyarrow
 
@@ -113,6 +113,8 @@ class CsvFiles(ArrowTable):
                 )
             kind = "number" if str(field.type) == "double" else str(field.type)
             advice = "declare the categories of text" if kind == "number" else "leave the column out"
+            if identifies(field.name):
+                advice = "write these ids as text to a file of Parquet"
             return DataError(
                 f"column {quoted(field.name)} holds a value that is no {kind}, unlike the first megabyte of {where}: "
                 f"correct the file, or {advice}"

@@ -48,8 +48,11 @@ def identifies(name: str) -> bool:
 
 
 def require_features(names: Names) -> None:
-    """Raise ValueError where a column holds ids: as a feature it would publish them, and order people by nothing."""
-    found = [name for name in names or () if identifies(name)]
+    """Raise ValueError where a column holds ids: as a feature it would publish them, and order people by nothing.
+
+    Of the names of indicators, as "patient_id=17", the message has the column's alone.
+    """
+    found = list(dict.fromkeys(name.partition("=")[0] for name in names or () if identifies(name)))
     if found:
         one = len(found) == 1
         which = f"column {quoted(found[0])} seems" if one else f"columns {listed(found, 40)} seem"

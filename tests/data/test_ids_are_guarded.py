@@ -1,0 +1,126 @@
+"""No id leaves a run: not by what it returns, also saved or pickled, by errors and all behind them, or by logs."""
+
+from __future__ import annotations
+
+import copy
+import io
+import logging
+import pickle
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow
+import pytest
+from conftest import chain_of
+
+import dpgep
+from dpgep.sklearn import PrivateFDA, PrivatePCA, PrivateScaler
+
+SECRET, N = "Jane-Doe", 600
+BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
+IDS = np.array([f"{SECRET} {i // 3:05}" for i in range(N)], dtype=object)
+FRAME = pd.DataFrame(np.random.default_rng(0).normal(size=(N, 3)), columns=list("abc")).assign(patient_id=IDS)
+TABLE = pyarrow.Table.from_pandas(FRAME)
+ROWS = FRAME[list("abc")].to_numpy()
+
+
+def shown(call: Callable[[], Any]) -> str:
+    """All that is seen of a call: what it returns, also saved, copied and pickled; or its error, and what is behind."""
+    lines = io.StringIO()
+    handler = logging.StreamHandler(lines)
+    logger = logging.getLogger("dpgep")
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+    try:
+        found = call()
+    except Exception as error:
+        chain = [*chain_of(error), pickle.loads(pickle.dumps(error))]
+        seen = ["".join(traceback.format_exception_only(each)) + repr(vars(each)) for each in chain]
+    else:
+        seen = [repr(found), str(found), repr(vars(found))]
+        for form in (pickle.dumps, copy.deepcopy):
+            try:
+                seen.append(repr(form(found)))
+            except TypeError as refusal:
+                seen.append(str(refusal))
+        if hasattr(found, "save"):
+            file = io.BytesIO()
+            found.save(file)
+            seen.append(repr(file.getvalue()))
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+    return "\n".join([*seen, lines.getvalue()])
+
+
+FORMS: dict[str, Any] = {
+    "pandas": FRAME,
+    "categorical": FRAME.astype({"patient_id": "category"}),
+    "polars": pl.from_pandas(FRAME),
+    "Arrow": TABLE,
+    "dictionary": TABLE.set_column(3, "patient_id", TABLE["patient_id"].dictionary_encode()),
+    "batches": dpgep.scan([FRAME.iloc[:200], FRAME.iloc[200:]]),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_what_a_run_returns_holds_no_id(form: str) -> None:
+    table = FORMS[form]
+    for call in (
+        lambda: dpgep.pca(table, person="patient_id"),
+        lambda: dpgep.solve(dpgep.pca(table, person="patient_id"), **BUDGET),
+        lambda: dpgep.release(table, person="patient_id", bound=4.0, **BUDGET),
+        lambda: dpgep.pca(table),  # refused, or of categories that are named after people
+    ):
+        assert SECRET not in shown(call)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        [None, *IDS[1:]], [7, *IDS[1:]], [b"", *IDS[1:]], [[SECRET], *IDS[1:]], [{SECRET: 1}] * N, IDS[1:], [IDS, IDS],
+        set(IDS), np.ma.masked_array(IDS, mask=[True] + [False] * (N - 1)), pd.array([pd.NA, *IDS[1:]]), ["", *IDS[1:]],
+        np.array([(1, 2)] * N, dtype=[(SECRET, int), ("b", int)]),
+    ],
+)  # fmt: skip
+def test_ids_that_are_refused_are_not_quoted(wrong: Any) -> None:
+    text = shown(lambda: dpgep.solve(dpgep.pca(ROWS, person=wrong, bound=4.0), **BUDGET))
+    assert "person" in text
+    assert SECRET not in text
+
+
+def test_estimators_hold_no_id_and_say_how_ids_are_passed() -> None:
+    for estimator in (PrivatePCA(1, **BUDGET), PrivateScaler(**BUDGET)):
+        assert SECRET not in shown(lambda fit=estimator.fit: fit(ROWS, person=IDS))  # type: ignore[misc]
+    for estimator in (PrivatePCA(1, **BUDGET), PrivateScaler(**BUDGET), PrivateFDA(classes=[0, 1], **BUDGET)):
+        with pytest.raises(TypeError, match=r"not name a column: fit\(X.drop\(columns=\['patient_id'\]\), person=X"):
+            estimator.fit(FRAME, np.arange(N) % 2, person="patient_id")
+
+
+def test_files_whose_ids_cannot_be_read_are_not_quoted(tmp_path: Path) -> None:
+    lines = [f"{i % 7},{i % 5},{i % 3},{i // 3}" for i in range(200_000)]
+    lines[-1] = f"1,1,1,{SECRET}"
+    good = [f"{i % 7},{i % 5},{i % 3},{SECRET} {i // 3}" for i in range(N)]
+    for name, content in {
+        "a later id of another type": "\n".join(lines).encode(),
+        "a row too short": "\n".join([*good, f"1,{SECRET}"]).encode(),
+        "not in UTF-8": "\n".join([*good, f"1,2,3,{SECRET}\xff"]).encode("latin-1"),
+    }.items():
+        path = tmp_path / f"{name}.csv"
+        path.write_bytes(b"a,b,c,patient_id\n" + content + b"\n")
+        text = shown(lambda path=path: dpgep.release(path, person="patient_id", bound=4.0, **BUDGET))  # type: ignore[misc]
+        assert "Error" in text
+        assert SECRET not in text
+        if name.startswith("a later id"):
+            assert "write these ids as text to a file of Parquet" in text
+
+
+def test_categories_of_a_column_of_ids_are_not_quoted() -> None:
+    with pytest.raises(ValueError, match=r"column 'patient_id' seems to identify people or rows, and is no feature"):
+        dpgep.pca(FORMS["categorical"])
