@@ -99,6 +99,39 @@ def test_errors_of_ways_to_protect_people() -> None:
         support.judge("group privacy over person=", by_groups / several, 10, at_least=True)
 
 
+def survey(seed: int, d: int = 10) -> tuple[support.Matrix, Any, support.Matrix]:
+    """People of whom a third, with a direction of its own, was asked nine times as often; their weights, and truth."""
+    rng = np.random.default_rng(seed)
+    turned = np.linalg.qr(rng.standard_normal((d, d)))[0]
+    often = rng.random(N_PEOPLE) < 9 / 11  # of a third of the population
+    deviations = np.where(often[:, None], np.r_[1.0, 1.0, 2.0, np.ones(d - 3)], np.r_[2.5, 2.2, np.ones(d - 2)])
+    weights = np.where(often, 1.0, 9.0) * rng.uniform(0.5, 1.0, N_PEOPLE)
+    return rng.standard_normal((N_PEOPLE, d)) * deviations @ turned.T, weights, turned[:, :2].T
+
+
+def errors_of_weights(epsilon: float, largest: float | None) -> float:
+    """Mean error of two components of the population with weights up to ``largest``; None: without weights."""
+    found = []
+    for seed in range(DRAWS):
+        rows, weights, truth = survey(seed)
+        given = {} if largest is None else {"weights": weights, "largest_weight": largest}
+        problem = dpgep.pca(rows, bound=8.0, **given)
+        solution = support.solve_seeded(problem, seed, epsilon=epsilon, delta=1e-6, n_components=2)
+        found.append(support.squared_sine_distance(solution.components, truth))
+    return statistics.fmean(found)
+
+
+def test_errors_of_weights() -> None:
+    for epsilon in (*EPSILONS, math.inf):
+        without, close, far = (errors_of_weights(epsilon, largest) for largest in (None, 9.0, 36.0))
+        support.judge(
+            f"a survey, epsilon = {epsilon:g}: error with weights up to 9 {close:.2g} (up to 36: {far:.2g}) over that "
+            f"without weights {without:.2g}",
+            close / without,
+            1.05,
+        )
+
+
 def seconds(fit: Callable[[], Any]) -> float:
     start = time.process_time()
     with warnings.catch_warnings():

@@ -39,7 +39,7 @@ from dpgep.models.pairwise import Pairs
 from dpgep.models.preprocessing import is_pairwise
 from dpgep.models.row_model import Classes, RowModel, Slices, layout_of
 from dpgep.planning import PLAN, Plan
-from dpgep.privacy.noise import COUNTS, SECOND, SUMS
+from dpgep.privacy.noise import COUNTS, SECOND, SUMS, TOTAL
 from dpgep.problems.mergeable_moments import MOMENTS, Moments, StoredMoments
 from dpgep.reports.report import REPORT, verify
 from dpgep.results.release import RELEASE, Release, paid_noise
@@ -209,8 +209,9 @@ def _release(document: Document) -> Release:
     if noisy.mark != mark:
         raise ValueError(f"the mark must be {mark!r}, got {noisy.mark!r}")
     _require_noise(noisy, report.mu)
-    public = None if report.public is None else report.public.n_people
-    is_counted = layout.counts and report.adjacency == "add-remove" and public is None
+    weighted = report.public is not None and report.public.weighted
+    public = None if report.public is None or weighted else report.public.n_people
+    is_counted = layout.counts and (weighted or (report.adjacency == "add-remove" and public is None))
     if noisy.n < 1 or not (is_counted or noisy.n == math.floor(noisy.n)):
         raise ValueError(f"n must be at least 1, and whole where it is public, got {noisy.n!r}")
     if public is not None and noisy.n != public:
@@ -237,12 +238,15 @@ def _layout(release: Release) -> MomentLayout:
     model, report, noisy = release.model, release.privacy, release._noisy
     shapes, listed = (noisy.sums.shape, noisy.counts.shape), [block.name for block in report.releases[-1].noise]
     is_noisy = report.mu is not None and math.isfinite(report.mu)
-    expected = []
+    expected, inputs = [], report.public
+    known = (None, None, None) if inputs is None else (inputs.person, inputs.rows, inputs.largest_weight)
     for n in (1, None):
         assert report.adjacency != "local"
-        layout = layout_of(model, PublicFacts(report.adjacency, report.bound, n), release.preprocessing)
+        facts = PublicFacts(report.adjacency, report.bound, n, *known)
+        layout = layout_of(model, facts, release.preprocessing)
         if shapes == ((layout.n_features, layout.n_groups * layout.sums), (layout.n_groups,)):
-            names = [SECOND] + [SUMS] * layout.sums + [COUNTS] * layout.counts
+            of_counts = TOTAL if facts.weighted and layout.n_groups == 1 else COUNTS
+            names = [SECOND] + [SUMS] * layout.sums + [of_counts] * layout.counts
             if not is_noisy or listed == names:
                 return layout
             expected.append(names)

@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, TypeAlias, TypeVar, cast
 
 from dpgep._dispatch import core
@@ -189,7 +190,9 @@ def warn_of_delta(account: Budget, n: int | None, result: object) -> None:
 
 def _public_inputs_of(problem: Problem) -> PublicInputs:
     ranges = {} if problem.auto is None else problem.auto.ranges
-    return public_inputs(problem.model, problem.n_counted, ranges, person=problem.facts.person)
+    facts = problem.facts
+    found = public_inputs(problem.model, problem.n_counted, ranges, person=facts.person)
+    return replace(found, rows=facts.rows, largest_weight=facts.largest_weight)
 
 
 def public_inputs(

@@ -10,7 +10,14 @@ from dpgep._checks import require_count, require_non_negative, require_one_of
 from dpgep._threads import use_threads
 from dpgep.data.dataset import ANOTHER_PASS
 from dpgep.methods import METHODS
-from dpgep.methods.base import MEMORY_LIMIT, ONE_ROW_EACH, component_count, require_capacity, require_no_scales
+from dpgep.methods.base import (
+    EQUAL_WEIGHTS,
+    MEMORY_LIMIT,
+    ONE_ROW_EACH,
+    component_count,
+    require_capacity,
+    require_no_scales,
+)
 from dpgep.methods.clipping_bias import with_clipping_bias
 from dpgep.methods.ridge import products_ridge
 from dpgep.models.model import Adjacency
@@ -173,6 +180,9 @@ def release(  # type: ignore[misc]  # the forms above leave out what it takes
     adjacency: Adjacency | None = None,
     public_n: int | None = None,
     person: Any = None,
+    rows: int | None = None,
+    weights: Any = None,
+    largest_weight: float | None = None,
     epsilon: float | None = None,
     delta: float | None = None,
     rho: float | None = None,
@@ -196,7 +206,7 @@ def release(  # type: ignore[misc]  # the forms above leave out what it takes
     ----------
     data : array_like of shape (n, d); or a problem, from `dpgep.pca` and the like; or `dpgep.Moments`
         One row per person, as in `dpgep.pca`: an array, a table with names, a `dpgep.scan`, a Dask or Spark collection.
-        With a problem, the parameters down to ``person`` belong to it.
+        With a problem, the parameters down to ``largest_weight`` belong to it.
     labels, classes
         The class of each person, as in `dpgep.fda`, for `Release.fda` and `Release.classifier`. Groups add to the noise
         of all answers: give them only where they are asked for. A person without one counts as a person and contributes
@@ -204,7 +214,7 @@ def release(  # type: ignore[misc]  # the forms above leave out what it takes
     y, slices, y_range, edges
         Or a response, as in `dpgep.sir`, for `Release.sir`: ``slices`` (default 10) of equal width over the public
         ``y_range``, or public ``edges``.
-    bound, preprocessing, adjacency, public_n, person
+    bound, preprocessing, adjacency, public_n, person, rows, weights, largest_weight
         As in `dpgep.pca`. ``bound="auto"``, the default, gives every column a location and a scale, for 17 to 55 % of
         mu^2, so that columns in units of their own are released equally well. All columns then have noise of the same
         size relative to their scale, and a question about a few columns has the noise of all: leave out columns that
@@ -263,7 +273,7 @@ def release(  # type: ignore[misc]  # the forms above leave out what it takes
     require_one_of("storage", storage, ("matrix", "operator"))
     groups = {"labels": labels, "classes": classes, "y": y, "slices": slices, "y_range": y_range, "edges": edges}
     facts = {"bound": bound, "preprocessing": preprocessing, "adjacency": adjacency, "public_n": public_n}
-    facts["person"] = person
+    facts.update({"person": person, "rows": rows, "weights": weights, "largest_weight": largest_weight})
     given = {name: value for name, value in {**groups, **facts}.items() if value is not None}
     if isinstance(data, Moments):
         data = problem_from(data)
@@ -313,6 +323,7 @@ def _operator(
     if regularization is not None:
         require_non_negative("regularization", regularization)
     ONE_ROW_EACH.require('storage="operator"', problem.public)
+    EQUAL_WEIGHTS.require('storage="operator"', problem.public)
     run = start()
     require_no_scales(problem.public)
     require_capacity(problem.public, 1, memory_limit)

@@ -91,7 +91,7 @@ def test_a_command_offers_what_its_builder_takes(run: Run) -> None:
         "center",
         "standardize",
     }
-    of_all = {"bound", "preprocessing", "adjacency", "public_n", "person"}
+    of_all = {"bound", "preprocessing", "adjacency", "public_n", "person", "rows", "weights", "largest_weight"}
     for name, build in BUILDERS.items():
         assert of_all <= {*signature(build).parameters} <= known | of_all, name
     views = ["--x-columns", "age,height", "--y-columns", "weight", "--missing", "center"]

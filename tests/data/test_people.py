@@ -20,9 +20,10 @@ from scipy import sparse
 
 import dpgep
 from dpgep.data.clipped_sums import BITS, ClippedSums, Directions, Factors, ProductMoment, ProductNormCounts
+from dpgep.data.ids import numbered
 from dpgep.data.integer_moments import ExactMomentAccumulator
 from dpgep.data.integer_sums import GridSums, MagnitudeCounts, NormCounts
-from dpgep.data.people import WEIGHT_BITS, _row_keys, numbered, row_weights
+from dpgep.data.people import WEIGHT_BITS, _row_keys, row_weights
 from dpgep.data.rows import Batch, Rows
 from dpgep.methods import METHODS
 from dpgep.reports.report import verify

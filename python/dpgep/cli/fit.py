@@ -163,6 +163,13 @@ def _add_people(parser: argparse.ArgumentParser, takes: Collection[str]) -> None
     parser.add_argument(
         "--person", metavar="COLUMN", help="ids that say whose each row is, where people have several rows"
     )
+    parser.add_argument(
+        "--rows", type=positive, metavar="N", help="with --person: up to N rows of a person count alike (default: 1)"
+    )
+    parser.add_argument("--weights", metavar="COLUMN", help="weights of a survey")
+    parser.add_argument(
+        "--largest-weight", type=float, metavar="W", help="the public largest weight, at which larger ones are cut off"
+    )
     if "standardize" in takes:
         help = "divide columns by their deviations (usually right)"
         parser.add_argument("--standardize", action="store_true", help=help)
@@ -187,9 +194,9 @@ def _add_people(parser: argparse.ArgumentParser, takes: Collection[str]) -> None
 
 def _people(data: Data, options: argparse.Namespace, takes: Collection[str]) -> dict[str, Any]:
     """Arguments of a builder, from the options of `_add_people`."""
-    found: dict[str, Any] = {}
-    if options.person is not None:
-        found["person"] = data.vector(options.person)
+    found: dict[str, Any] = {"rows": options.rows, "largest_weight": options.largest_weight}
+    beside = {"person": options.person, "weights": options.weights}
+    found.update({name: data.vector(column) for name, column in beside.items() if column is not None})
     if "standardize" in takes:
         found["standardize"] = options.standardize
     if "center" in takes:
@@ -207,7 +214,8 @@ def _people(data: Data, options: argparse.Namespace, takes: Collection[str]) -> 
         found["y" if "y" in takes else "groups"] = data.vector(response)
         cuts = {"slices": options.slices or 10, "y_range": options.y_range}
         found.update({"edges": options.edges} if options.edges else cuts)
-    return {**found, "X": _rows(data, options, [each for each in (labels or response, options.person) if each])}
+    others = [each for each in (labels or response, *beside.values()) if each]
+    return {**found, "X": _rows(data, options, others)}
 
 
 def _labels(data: Data, options: argparse.Namespace) -> tuple[Any, list[Any] | None]:
@@ -225,8 +233,8 @@ def _labels(data: Data, options: argparse.Namespace) -> tuple[Any, list[Any] | N
 
 
 def _rows(data: Data, options: argparse.Namespace, others: list[str]) -> Any:
-    """The rows, without the columns of labels or responses, and of ids."""
+    """The rows, without the columns of labels or responses, of ids and of weights."""
     for name in others:
         if options.columns and name in options.columns:
-            raise UsageError(f"column {name!r} is the group or the id of a person: leave it out of --columns")
+            raise UsageError(f"column {name!r} is a person's group, id or weight: leave it out of --columns")
     return data.matrix(options.columns, options.exclude if data.columns is None else [*options.exclude, *others])

@@ -10,6 +10,7 @@ import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Generic
@@ -36,8 +37,8 @@ ANOTHER_PASS = (
 
 
 ONE_ROW = (
-    "this is not for several rows to a person (person=) yet: release a matrix, without a screen, or bring the rows of "
-    "each person into one"
+    "this is not for several rows to a person (person=) yet, nor for weights: release a matrix, without a screen, or "
+    "bring the rows of each person into one"
 )
 
 
@@ -88,6 +89,10 @@ class Dataset(ABC):
     @property
     def unprepared(self) -> Dataset:
         """The same people, their rows as they were given."""
+        return self
+
+    def in_finest_weights(self) -> Dataset:
+        """The same people, weights in the finest units that there are: for sums in floating point."""
         return self
 
     def accumulate(self, make: Callable[[], S], *, alone: bool = False, logged: bool = True, weight_bits: int = 0) -> S:
@@ -217,6 +222,12 @@ class DerivedDataset(Dataset):
         self.bound, self.n_features, self.people = bound, n_features, source.people
         self.read_once, self.at_hand, self.mapped = source.read_once, source.at_hand, True
         self.weight_bits = source.weight_bits
+
+    def in_finest_weights(self) -> Dataset:
+        finer = copy(self)
+        finer._source = self._source.in_finest_weights()
+        finer.weight_bits = finer._source.weight_bits
+        return finer
 
     def _summed(self, make: Callable[[], S], alone: bool) -> S:
         return self._source._summed(partial(_DerivedSums, self._to_batches, make), alone).sums

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +18,30 @@ from dpgep.sources.names import missing
 _DENSE = 8
 # Text that stands for no value where files are read: nobody's id.
 _ABSENT = frozenset(["", "NA", "N/A", "n/a", "#N/A", "#NA", "NaN", "nan", "NULL", "null", "None", "<NA>"])
-NOT_SPREAD = "person= is not for Dask and Spark yet: read the rows from files by dpgep.scan, or into memory"
-_NAMELESS = "person = {!r} names a column, but the rows have no names: pass an id for each row"
 
-_A_FEATURE = "column {0!r} holds the ids, and would be a feature as well: pass person={0!r}, or select other columns"
+
+class Beside(NamedTuple):
+    """A column that stands beside the rows, and is none of their features: its parameter, and words for messages."""
+
+    name: str
+    holds: str
+    each: str
+
+    @property
+    def not_spread(self) -> str:
+        return f"{self.name}= is not for Dask and Spark yet: read the rows from files by dpgep.scan, or into memory"
+
+    def nameless(self, given: Any) -> str:
+        return f"{self.name} = {given!r} names a column, but the rows have no names: pass {self.each} for each row"
+
+    def a_feature(self, key: Any) -> str:
+        return (
+            f"column {key!r} holds the {self.holds}, and would be a feature as well: pass {self.name}={key!r}, or "
+            "select other columns"
+        )
+
+
+IDS, WEIGHTS = Beside("person", "ids", "an id"), Beside("weights", "weights", "one")
 
 Numbers = NDArray[np.int64]
 
@@ -150,57 +170,61 @@ def _listed(values: Any) -> NDArray[Any]:
     return array
 
 
-def split_off(views: Sequence[Any], person: Any) -> tuple[tuple[Any, ...], Any]:
-    """The data without the column of ids, and the ids: ``person`` itself, or the column of this name.
+def split_off(views: Sequence[Any], given: Any, column: Beside = IDS) -> tuple[tuple[Any, ...], Any]:
+    """The data without a column beside them, and that column: ``given`` itself, or the column of this name.
 
     It may be in several of the tables, and is then that of the first; of a source it is a `Selection`. Raises TypeError
     for data on Dask's workers or Spark's executors.
     """
-    if person is None:
+    if given is None:
         return tuple(views), None
     if any(is_dask_collection(view) or is_spark_frame(getattr(view, "value", view)) for view in views):
-        raise TypeError(NOT_SPREAD)
+        raise TypeError(column.not_spread)
     if any(not is_table(view) and not hasattr(view, "__array__") and is_source(view) for view in views):
-        return _split_off_selections(views, person)
-    if isinstance(person, Selection):
-        raise TypeError("person is a column of a source, but the rows are in memory: pass an id for each of them")
-    if not isinstance(person, str):
-        name = getattr(person, "name", None)
+        return _split_off_selections(views, given, column)
+    if isinstance(given, Selection):
+        raise TypeError(
+            f"{column.name} is a column of a source, but the rows are in memory: pass {column.each} for each of them"
+        )
+    if not isinstance(given, str):
+        name = getattr(given, "name", None)
         if isinstance(name, str) and any(is_table(view) and name in _columns(view) for view in views):
-            raise ValueError(_A_FEATURE.format(name))
-        return tuple(views), person
-    tables = [view for view in views if is_table(view) and person in _columns(view)]
+            raise ValueError(column.a_feature(name))
+        return tuple(views), given
+    tables = [view for view in views if is_table(view) and given in _columns(view)]
     if not tables:
         known = [name for view in views if is_table(view) for name in _columns(view)]
-        raise missing(person, known, "column of ids") if known else ValueError(_NAMELESS.format(person))
-    return tuple(_without(view, person) if is_table(view) else view for view in views), _column(tables[0], person)
+        raise missing(given, known, f"column of {column.holds}") if known else ValueError(column.nameless(given))
+    return tuple(_without(view, given) if is_table(view) else view for view in views), _column(tables[0], given)
 
 
-def _split_off_selections(views: Sequence[Any], person: Any) -> tuple[tuple[Any, ...], Selection]:
+def _split_off_selections(views: Sequence[Any], given: Any, column: Beside) -> tuple[tuple[Any, ...], Selection]:
     scans = [view.scan if isinstance(view, Selection) else scan(view) for view in views if is_source(view)]
     if is_spark_frame(scans[0].value):
-        raise TypeError(NOT_SPREAD)
+        raise TypeError(column.not_spread)
     if not scans[0].repeatable:
-        raise ValueError("person= counts the rows of each person in a pass before others: this can be read only once")
-    if not isinstance(person, (str, Selection)):
-        raise TypeError("person must be the name of a column, or a selection of it, where rows are read from a source")
+        raise ValueError(f"{column.name}= is read in a pass before others: this can be read only once")
+    if not isinstance(given, (str, Selection)):
+        raise TypeError(
+            f"{column.name} must be the name of a column, or a selection of it, where rows are read from a source"
+        )
     columns = scans[0].source.columns
-    if isinstance(person, Selection):
+    if isinstance(given, Selection):
         keys = [view.key if isinstance(view, Selection) else tuple(columns or ()) for view in views if is_source(view)]
-        if any(person.key in key if isinstance(key, tuple) else person.key == key for key in keys):
-            raise ValueError(_A_FEATURE.format(person.key))
-        return tuple(views), person
+        if any(given.key in key if isinstance(key, tuple) else given.key == key for key in keys):
+            raise ValueError(column.a_feature(given.key))
+        return tuple(views), given
     if columns is None:
-        raise ValueError(_NAMELESS.format(person))
-    ids, others = scans[0][person], tuple(name for name in columns if name != person)
+        raise ValueError(column.nameless(given))
+    ids, others = scans[0][given], tuple(name for name in columns if name != given)
     kept = []
     for view in views:
         if not is_source(view):
             kept.append(view)
         elif not isinstance(view, Selection):
             kept.append(Selection(ids.scan, others))
-        elif isinstance(view.key, tuple) and person in view.key:
-            kept.append(Selection(view.scan, tuple(name for name in view.key if name != person)))
+        elif isinstance(view.key, tuple) and given in view.key:
+            kept.append(Selection(view.scan, tuple(name for name in view.key if name != given)))
         else:
             kept.append(view)
     return tuple(kept), ids

@@ -6,11 +6,14 @@ many of them. Which rows have one more depends on the person's rows alone, not o
 are taken in the order of a hash of their contents. All weights of a person add up to 2^WEIGHT_BITS exactly, so that
 what a person adds to a sum, over 2^WEIGHT_BITS, is a mean of what single rows would add: within their convex hull.
 There a person moves no answer by more than one row would (docs/mathematics.md, section 12).
+
+With weights of a survey, or rows that count alike, a person's rows add up to at most 2^WEIGHT_BITS (`Weighting`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from copy import copy
 from functools import partial
 from typing import Any
 
@@ -20,8 +23,9 @@ from numpy.typing import NDArray
 from dpgep._threads import run, thread_count
 from dpgep.data.checksum import PassChecksum, PassComparison
 from dpgep.data.dataset import ONE_ROW, Dataset, People
-from dpgep.data.ids import Numbering, Numbers, numbered
+from dpgep.data.ids import Numbering, Numbers
 from dpgep.data.rows import NO_GROUP, Batch, Rows, S, block_height, joined_views
+from dpgep.data.weighting import UNIT_BITS, Weighting, shared_weights
 from dpgep.errors import DataChangedError
 from dpgep.sources import Selection
 
@@ -34,7 +38,9 @@ _MOST_ROWS = 1 << 14
 
 # The rows of people, and the code of each one's group, `NO_GROUP` for none; None where there are no groups.
 Coded = tuple[Rows, NDArray[np.intp] | None]
-Weights = NDArray[np.int16]
+Weights = NDArray[np.int16] | NDArray[np.int64]
+# Rows of more weights than this are added up by the digits of their weights, of so many bits.
+_MOST_WEIGHTS, _DIGIT_BITS = 128, 6
 
 
 class PeopleDataset(Dataset):
@@ -47,12 +53,21 @@ class PeopleDataset(Dataset):
     weight_bits = WEIGHT_BITS
     at_hand = True
 
-    def __init__(self, coded: Coded, ids: Any, fewest: int) -> None:
+    def __init__(self, coded: Coded, weighting: Weighting, fewest: int) -> None:
         self._coded, rows = coded, coded[0]
-        persons = numbered(ids, rows.n)
-        self._parts = list(_rows_by_weight(row_weights(persons, lambda: _row_keys(*coded))))
+        persons, units = weighting.persons(rows.n), weighting.units(weighting.weights, rows.n)
+        weights = partial(_weights, persons, units, weighting.most_alike, lambda: _row_keys(*coded))
+        self._parts = list(_rows_by_weight(weights(WEIGHT_BITS)))
+        self._finest = None if weighting.most_alike is None else partial(weights, UNIT_BITS)
         self.people = People(_enough(int(persons.max(initial=-1)) + 1, fewest))
         self.bound, self.n_features = rows.bound, rows.d
+
+    def in_finest_weights(self) -> PeopleDataset:
+        if self._finest is None:
+            return self
+        finer = copy(self)
+        finer.weight_bits, finer._parts = UNIT_BITS, list(_rows_by_weight(self._finest()))
+        return finer
 
     def _summed(self, make: Callable[[], S], alone: bool) -> S:
         self.people.passes += 1
@@ -76,13 +91,13 @@ class StreamedPeopleDataset(Dataset):
     def __init__(
         self,
         selections: tuple[Selection, ...],
-        ids: Selection,
+        weighting: Weighting,
         to_coded: Callable[..., Coded],
         n_features: int,
         bound: float,
         fewest: int,
     ) -> None:
-        self._selections, self._ids, self._to_coded, self._fewest = selections, ids, to_coded, fewest
+        self._selections, self._weighting, self._to_coded, self._fewest = selections, weighting, to_coded, fewest
         self._weights: Weights | None = None
         self._comparison = PassComparison("a scanned function must yield the same rows at every call")
         self.bound, self.n_features, self.people = bound, n_features, People(None)
@@ -90,7 +105,7 @@ class StreamedPeopleDataset(Dataset):
     def _summed(self, make: Callable[[], S], alone: bool) -> S:
         weights = self._counted()
         total, start = make(), 0
-        for coded in self._pass(self._selections):
+        for coded, _, _ in self._pass():
             of_batch = weights[start : start + coded[0].n]
             if len(of_batch) < coded[0].n:
                 raise DataChangedError("this pass read more rows than the one before: data must not change")
@@ -98,33 +113,42 @@ class StreamedPeopleDataset(Dataset):
             start += coded[0].n
         return total
 
+    def in_finest_weights(self) -> StreamedPeopleDataset:
+        if self._weighting.most_alike is None:
+            return self
+        finer = copy(self)
+        finer.weight_bits, finer._weights = UNIT_BITS, None
+        return finer
+
     def _counted(self) -> Weights:
         """The weight of each row, in the order of the source."""
         if self._weights is None:
-            numbering, persons, keys = Numbering(), [np.empty(0, np.int64)], [np.empty(0, np.uint64)]
-            for coded in self._pass((*self._selections, self._ids), numbering, persons):
+            weighting, numbering, n = self._weighting, Numbering(), 0
+            persons, units, keys = [np.empty(0, np.int64)], [np.empty(0, np.int64)], [np.empty(0, np.uint64)]
+            for coded, ids, weights in self._pass():
+                n_rows = coded[0].n
+                persons.append(np.arange(n, n + n_rows) if ids is None else numbering.numbers(ids, n_rows))
+                units.append(weighting.units(weights, n_rows))
                 keys.append(_row_keys(*coded))
-            self._weights = row_weights(np.concatenate(persons), lambda: np.concatenate(keys))
-            self.people.n = _enough(numbering.n, self._fewest)
+                n += n_rows
+            parts = np.concatenate(persons), np.concatenate(units), weighting.most_alike, lambda: np.concatenate(keys)
+            self._weights = _weights(*parts, self.weight_bits)
+            self.people.n = _enough(n if weighting.person is None else numbering.n, self._fewest)
         return self._weights
 
-    def _pass(
-        self,
-        selections: tuple[Selection, ...],
-        numbering: Numbering | None = None,
-        persons: list[Numbers] | None = None,
-    ) -> Iterator[Coded]:
-        """The rows of each batch; with ``numbering``, whose they are is added to ``persons``."""
+    def _pass(self) -> Iterator[tuple[Coded, Any, Any]]:
+        """The rows of each batch and, before they have weights, its ids and weights; None where there are none."""
         self.people.passes += 1
         key = self._comparison.key(alone=False)
         assert key is not None
-        checksum = PassChecksum(key)
-        for arrays in self._ids.scan.read(*selections, apart=True):
-            coded = self._to_coded(*arrays[: len(self._selections)])
-            if numbering is not None and persons is not None:
-                persons.append(numbering.numbers(arrays[-1], coded[0].n))
+        checksum, n_views = PassChecksum(key), len(self._selections)
+        beside = (self._weighting.person, self._weighting.weights) if self._weights is None else (None, None)
+        selections = *self._selections, *(each for each in beside if each is not None)
+        for arrays in self._selections[0].scan.read(*selections, apart=True):
+            coded, others = self._to_coded(*arrays[:n_views]), iter(arrays[n_views:])
+            ids, weights = (None if each is None else next(others) for each in beside)
             checksum.add(*coded)
-            yield coded
+            yield coded, ids, weights
         self._comparison.compare(checksum.digest())
 
     def in_memory(self, purpose: str) -> Batch:
@@ -151,6 +175,16 @@ def _enough(n: int, fewest: int) -> int:
     return n
 
 
+def _weights(
+    persons: Numbers, units: Numbers, most_alike: int | None, keys: Callable[[], NDArray[np.uint64]], bits: int
+) -> Weights:
+    """(n,), the weight of each row in units of 2^-bits of a person; of even shares, 2^-WEIGHT_BITS."""
+    if most_alike is None:
+        return row_weights(persons, keys)
+    weights = shared_weights(persons, units, most_alike, keys, bits)
+    return weights.astype(np.int16) if bits == WEIGHT_BITS else weights
+
+
 def row_weights(persons: Numbers, keys: Callable[[], NDArray[np.uint64]]) -> NDArray[np.int16]:
     """(n,), the weight of each row, those of a person adding up to 2^WEIGHT_BITS.
 
@@ -171,12 +205,22 @@ def row_weights(persons: Numbers, keys: Callable[[], NDArray[np.uint64]]) -> NDA
     return weights
 
 
-def _rows_by_weight(weights: NDArray[np.int16]) -> Iterator[tuple[int, NDArray[np.intp]]]:
-    """(weight, numbers of the rows that have it), the weights ascending."""
-    order = np.argsort(weights, kind="stable")  # by counting: of 16 bits
-    found, begins = np.unique(weights[order], return_index=True)
-    for weight, start, end in zip(found.tolist(), begins, [*begins[1:], len(order)], strict=False):
-        yield weight, order[start:end]
+def _rows_by_weight(weights: Weights) -> Iterator[tuple[int, NDArray[np.intp]]]:
+    """(weight, numbers of the rows that have it), the weights ascending.
+
+    Of many weights, (part of a weight, rows that have it): the parts of a row's weight add up to it.
+    """
+    digits = [(0, weights)]
+    if len(weights) and len(np.unique(weights)) > _MOST_WEIGHTS:
+        n_digits = -(-int(weights.max()).bit_length() // _DIGIT_BITS)
+        shifts = range(0, n_digits * _DIGIT_BITS, _DIGIT_BITS)
+        digits = [(shift, (weights >> shift & (1 << _DIGIT_BITS) - 1).astype(np.int16)) for shift in shifts]
+    for shift, values in digits:
+        order = np.argsort(values, kind="stable")  # by counting: of 16 bits
+        found, begins = np.unique(values[order], return_index=True)
+        for value, start, end in zip(found.tolist(), begins, [*begins[1:], len(order)], strict=False):
+            if value or not shift:  # all rows are looked at, also those of no weight
+                yield value << shift, order[start:end]
 
 
 def _row_keys(rows: Rows, groups: NDArray[np.intp] | None) -> NDArray[np.uint64]:

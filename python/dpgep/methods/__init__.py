@@ -8,6 +8,7 @@ from dpgep._checks import suggestion
 from dpgep.methods.auto import select_method
 from dpgep.methods.base import (
     CLIPPED_PRODUCTS,
+    EQUAL_WEIGHTS,
     KNOWN_N,
     ONE_ROW_EACH,
     PRODUCTS,
@@ -36,7 +37,9 @@ from dpgep.methods.release import ReleaseDiagnostics, local_gaussian, release
 
 _ANY: tuple[Data, ...] = ("rows", "streams", "matrices", "sums")
 _ROWS: tuple[Data, ...] = ("rows", "streams")
-_DPSR = Method("dpsr", dpsr, DpsrOptions, (ReductionDiagnostics,), (*_ROWS, "matrices"), (PRODUCTS, ONE_ROW_EACH))
+_DPSR = Method(
+    "dpsr", dpsr, DpsrOptions, (ReductionDiagnostics,), (*_ROWS, "matrices"), (EQUAL_WEIGHTS, PRODUCTS, ONE_ROW_EACH)
+)
 _FLOW = replace(
     _DPSR, name="rayleigh-flow", run=rayleigh_flow, options=FlowOptions, diagnostics=(FlowDiagnostics,), by_products={}
 )
@@ -47,6 +50,7 @@ _SPCA = Method(
     (StochasticDiagnostics,),
     ("rows",),
     (
+        EQUAL_WEIGHTS,
         SECOND_MOMENT,
         given_bound("samples of people cost the whole budget, so that nothing is left to find a bound with"),
         KNOWN_N,
@@ -90,7 +94,7 @@ METHODS = _Methods(
             ClippedPowerOptions,
             (ClippedPowerDiagnostics,),
             _ROWS,
-            (CLIPPED_PRODUCTS, PUBLIC_N),
+            (EQUAL_WEIGHTS, CLIPPED_PRODUCTS, PUBLIC_N),
         ),
         Method(
             "local-gaussian",
@@ -98,7 +102,14 @@ METHODS = _Methods(
             PairOptions,
             (ReleaseDiagnostics,),
             ("rows", "sums"),
-            (SECOND_MOMENT, REPLACE_ONE, KNOWN_N, given_bound("clients clip their own rows"), ONE_ROW_EACH),
+            (
+                EQUAL_WEIGHTS,
+                SECOND_MOMENT,
+                REPLACE_ONE,
+                KNOWN_N,
+                given_bound("clients clip their own rows"),
+                ONE_ROW_EACH,
+            ),
             keeps_moments=True,
         ),
         _FLOW,

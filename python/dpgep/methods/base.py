@@ -106,6 +106,11 @@ ONE_ROW_EACH = Need(
     "{method} is not for several rows to a person (person=) yet: release a matrix, without a screen, or bring the rows "
     "of each person into one",
 )
+EQUAL_WEIGHTS = Need(
+    "people who count alike",
+    lambda public: not public.facts.weighted,
+    "{method} is not for weights, nor rows that count alike (weights=, rows=): release a matrix, without a screen",
+)
 
 
 def given_bound(reason: str) -> Need:
@@ -310,9 +315,11 @@ class ReleaseOptions(PairOptions):
                 )
             PRODUCTS.require("release", public)  # scores are those of the traits
             ONE_ROW_EACH.require("a screen", public)
+            EQUAL_WEIGHTS.require("a screen", public)
             self._check_screen(public, k)
         elif self.storage_for(public.model.n_features) == "operator":
             ONE_ROW_EACH.require('storage="operator"', public)
+            EQUAL_WEIGHTS.require('storage="operator"', public)
             if self.sparsity == "auto":
                 raise ValueError(
                     f'sparsity="auto" needs the released matrix, which is too large for {public.model.n_features} '

@@ -323,12 +323,16 @@ class PublicFacts:
         under replace-one while the rows of a source have not been counted.
     person : name of the ids that say whose each row is, where people may have several, all of which neighbours may
         differ in; None where a person has one row.
+    rows, largest_weight : up to how many rows of a person count alike, and the largest weight; None where each person
+        counts once. Sums are divided by the total weight then, in people of the largest: it is not public.
     """
 
     adjacency: Adjacency
     bound: float | None
     n: int | None
     person: str | None = None
+    rows: int | None = None
+    largest_weight: float | None = None
 
     @property
     def several_rows(self) -> bool:
@@ -336,9 +340,14 @@ class PublicFacts:
         return self.person is not None
 
     @property
+    def weighted(self) -> bool:
+        """Whether people may count less than once."""
+        return self.rows is not None or self.largest_weight is not None
+
+    @property
     def n_is_public(self) -> bool:
-        """Whether the number of people is public, counted or not."""
-        return self.adjacency == "replace-one" or self.n is not None
+        """Whether sums are divided by a number of people that is public, counted or not."""
+        return (self.adjacency == "replace-one" and not self.weighted) or self.n is not None
 
 
 @dataclass(frozen=True, eq=False)

@@ -131,7 +131,8 @@ def layout_of(model: RowModel, facts: PublicFacts, preprocessing: Preprocessing 
     people, which must be exact.
     """
     if preprocessing is not None and preprocessing.pairwise:
-        return MomentLayout(2 * model.n_features, 1, sums=True, counts=facts.adjacency == "add-remove", marked=True)
+        counts = facts.adjacency == "add-remove" or facts.weighted
+        return MomentLayout(2 * model.n_features, 1, sums=True, counts=counts, marked=True)
     d, sums, groups = model.n_features, model.traits.shift_free, model.grouping
     if groups is not None and groups.n_groups > 1:
         return MomentLayout(d, groups.n_groups, sums=True, counts=True)

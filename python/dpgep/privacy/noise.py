@@ -45,9 +45,9 @@ MOST_SCALE_BITS = 55
 
 # How the ledger names the blocks of a moment matrix, and that of one person under the local model.
 SECOND, SUMS = "second moment of rows/bound, sum over people", "sums of rows/bound per group"
-COUNTS = "counts per group"
+COUNTS, TOTAL = "counts per group", "total weight of people"
 RECORD = "x x^T of one record/bound"
-MOMENT_BLOCKS = frozenset({SECOND, SUMS, COUNTS, RECORD})
+MOMENT_BLOCKS = frozenset({SECOND, SUMS, COUNTS, TOTAL, RECORD})
 
 # Rounding of the dozen operations below, in the direction of more noise.
 _ROUND_UP = 1 + 2.0**-48
@@ -155,9 +155,11 @@ def mu_of_blocks(blocks: Sequence[NoiseBlock], adjacency: Adjacency) -> float:
     The names must differ.
     """
     found = {SECOND if block.name == RECORD else block.name: block.deviation for block in blocks}
-    noise = MomentNoise(*(found.get(name, math.inf) for name in (SECOND, SUMS, COUNTS)))
-    # counts are released of a single group only where the number of people is protected
-    layout = MomentLayout(1, 1 + (adjacency == "replace-one" and COUNTS in found), SUMS in found, COUNTS in found)
+    is_total = TOTAL in found
+    noise = MomentNoise(*(found.get(name, math.inf) for name in (SECOND, SUMS, TOTAL if is_total else COUNTS)))
+    # counts are released of a single group only where the number of people is protected, or their total weight
+    several = adjacency == "replace-one" and COUNTS in found
+    layout = MomentLayout(1, 1 + several, SUMS in found, is_total or COUNTS in found)
     return moment_mu(noise, layout, adjacency)
 
 
@@ -165,11 +167,12 @@ def calibrate_moments(mu: float, layout: MomentLayout, adjacency: Adjacency) -> 
     """The noise of a release that costs mu: fixed proportions of the three scales, times the worst-case factor.
 
     Groups: (1, 1, 2), where s3 = 2 s2^2/s1 makes the counts free under replace-one. A mean only: (1, 2, .). A lone
-    count: 4.
+    count: 4. A total weight under replace-one is free from 0.89 on: 1.
     """
     if layout.n_groups > 1:
         return _scaled_to(mu, MomentNoise(1.0, 1.0, 2.0), layout, adjacency)
     sums, counts = (2.0, 2.0) if layout.sums else (0.0, 4.0)
+    counts = 1.0 if adjacency == "replace-one" else counts
     return _scaled_to(mu, MomentNoise(1.0, sums, counts if layout.counts else 0.0), layout, adjacency)
 
 

@@ -25,6 +25,7 @@ from dpgep.privacy.noise import (
     COUNTS,
     SECOND,
     SUMS,
+    TOTAL,
     IntegerNoise,
     add_symmetric_grid_noise,
     integer_noise,
@@ -145,7 +146,8 @@ def _exact(problem: Summable, mu: float, stream: core.NoiseStream, charge: Charg
     moments = problem.integer_moments(noise.bits)
     # of weighted rows, too, values lie on the grid 4^-b: the bits of a weight are an even number
     grid_bits = noise.bits + noise.weight_bits // 2
-    charge(LedgerEntry("moment matrix", mu, _blocks(noise, deviations, layout), grid_bits))
+    of_counts = TOTAL if problem.facts.weighted and layout.n_groups == 1 else COUNTS
+    charge(LedgerEntry("moment matrix", mu, _blocks(noise, deviations, layout, of_counts), grid_bits))
     _add_noise(moments, noise, stream)
     return normalized_moments(problem.facts, layout, moments.n, moments.to_float(), deviations)
 
@@ -257,10 +259,12 @@ def row_bound(facts: PublicFacts) -> float:
     return facts.bound
 
 
-def _blocks(noise: IntegerNoise, deviations: MomentNoise, layout: MomentLayout) -> tuple[NoiseBlock, ...]:
+def _blocks(
+    noise: IntegerNoise, deviations: MomentNoise, layout: MomentLayout, of_counts: str = COUNTS
+) -> tuple[NoiseBlock, ...]:
     blocks = [NoiseBlock(SECOND, "goe", deviations.second, noise.diagonal)]
     if layout.sums:
         blocks.append(NoiseBlock(SUMS, "independent", deviations.sums, noise.sums))
     if layout.counts:
-        blocks.append(NoiseBlock(COUNTS, "independent", deviations.counts, noise.counts))
+        blocks.append(NoiseBlock(of_counts, "independent", deviations.counts, noise.counts))
     return tuple(blocks)

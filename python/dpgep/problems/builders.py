@@ -9,8 +9,8 @@ import numpy as np
 
 from dpgep._checks import require_flag, require_people
 from dpgep.data.groups import public_classes, slice_edges
-from dpgep.data.ids import name_of, split_off
 from dpgep.data.inputs import View, check_adjacency, n_rows, opened
+from dpgep.data.weighting import Weighting
 from dpgep.models import (
     CcaModel,
     FdaModel,
@@ -38,6 +38,9 @@ def pca(
     adjacency: Adjacency = "replace-one",
     public_n: int | None = None,
     person: Any = None,
+    rows: int | None = None,
+    weights: Any = None,
+    largest_weight: float | None = None,
 ) -> MomentProblem:
     """Principal component analysis of the rows of X.
 
@@ -87,6 +90,14 @@ def pca(
         which is then no feature. Each person counts once, by the mean over their rows, and all of a person's rows are
         protected together, however many they are, for the same noise (docs/several-rows-per-person.md). For rows in
         memory or in sources that can be read twice, and methods that release a matrix.
+    rows : int, optional
+        With ``person``: rows count alike, up to this many of a person; of m > ``rows``, each counts ``rows``/m.
+    weights : str or array_like of shape (n,), optional
+        Weights of a survey, or the column of X that holds them: moments are weighted ones, and the total weight is
+        protected and released in place of the number of people. For what ``person`` is for.
+    largest_weight : float, optional
+        The largest weight, which is public; must be given with ``weights``. It is enforced: larger weights are cut off
+        at it, negative ones at 0. The smaller it is, the less noise there is.
 
     Returns
     -------
@@ -102,7 +113,8 @@ def pca(
     """
     require_flag("standardize", standardize)
     kind = StandardizedPcaModel if standardize else PcaModel
-    return _built(lambda x: kind(x.width, center), (X,), (), bound, preprocessing, adjacency, public_n, person)
+    counted = Weighting(person, rows, weights, largest_weight)
+    return _built(lambda x: kind(x.width, center), (X,), (), bound, preprocessing, adjacency, public_n, counted)
 
 
 def cca(
@@ -115,6 +127,9 @@ def cca(
     adjacency: Adjacency = "replace-one",
     public_n: int | None = None,
     person: Any = None,
+    rows: int | None = None,
+    weights: Any = None,
+    largest_weight: float | None = None,
 ) -> MomentProblem:
     """Canonical correlation analysis of two views of the same people.
 
@@ -131,7 +146,7 @@ def cca(
         uncorrelated, for 27 to 35 % more, where n and the budget are large enough (`AutoPreprocessing`, "full");
         or, where the budget is too small for scales, only shifts rows. ``components * solution.scale`` has unit rows.
         With a number, rescale views of different scales by public factors first.
-    preprocessing, center, adjacency, public_n, person
+    preprocessing, center, adjacency, public_n, person, rows, weights, largest_weight
         As in `dpgep.pca`.
 
     Returns
@@ -144,8 +159,16 @@ def cca(
     TypeError, ValueError
         As in `dpgep.pca`, and if X and Y differ in their number of rows.
     """
+    counted = Weighting(person, rows, weights, largest_weight)
     return _built(
-        lambda x, y: CcaModel((x.width, y.width), center), (X, Y), (), bound, preprocessing, adjacency, public_n, person
+        lambda x, y: CcaModel((x.width, y.width), center),
+        (X, Y),
+        (),
+        bound,
+        preprocessing,
+        adjacency,
+        public_n,
+        counted,
     )
 
 
@@ -159,6 +182,9 @@ def pls(
     adjacency: Adjacency = "replace-one",
     public_n: int | None = None,
     person: Any = None,
+    rows: int | None = None,
+    weights: Any = None,
+    largest_weight: float | None = None,
 ) -> MomentProblem:
     """Partial least squares of two views of the same people: the directions whose scores have the largest covariance.
 
@@ -175,7 +201,7 @@ def pls(
         As in `dpgep.pca`, of the *joint* row (x, y): both parts are clipped together. "auto" shifts rows but does not
         scale columns, since covariances depend on the units: where the views differ in scale, rescale them by public
         factors first.
-    preprocessing, center, adjacency, public_n, person
+    preprocessing, center, adjacency, public_n, person, rows, weights, largest_weight
         As in `dpgep.pca`.
 
     Returns
@@ -188,8 +214,16 @@ def pls(
     TypeError, ValueError
         As in `dpgep.cca`.
     """
+    counted = Weighting(person, rows, weights, largest_weight)
     return _built(
-        lambda x, y: PlsModel((x.width, y.width), center), (X, Y), (), bound, preprocessing, adjacency, public_n, person
+        lambda x, y: PlsModel((x.width, y.width), center),
+        (X, Y),
+        (),
+        bound,
+        preprocessing,
+        adjacency,
+        public_n,
+        counted,
     )
 
 
@@ -202,6 +236,9 @@ def multiset_cca(
     adjacency: Adjacency = "replace-one",
     public_n: int | None = None,
     person: Any = None,
+    rows: int | None = None,
+    weights: Any = None,
+    largest_weight: float | None = None,
 ) -> MomentProblem:
     """Multiset canonical correlation analysis: what two or more views of the same people have in common.
 
@@ -217,7 +254,7 @@ def multiset_cca(
         Row i of each belongs to person i.
     bound : "auto" or float
         As in `dpgep.cca`, of the joint row: all parts are clipped together.
-    preprocessing, center, adjacency, public_n, person
+    preprocessing, center, adjacency, public_n, person, rows, weights, largest_weight
         As in `dpgep.pca`.
 
     Returns
@@ -242,6 +279,7 @@ def multiset_cca(
     """
     if not isinstance(views, (list, tuple)):
         raise TypeError(f"views must be a list of matrices, one for each view, got {type(views).__name__}")
+    counted = Weighting(person, rows, weights, largest_weight)
     return _built(
         lambda *rows: MultisetCcaModel(tuple(view.width for view in rows), center),
         views,
@@ -250,7 +288,7 @@ def multiset_cca(
         preprocessing,
         adjacency,
         public_n,
-        person,
+        counted,
     )
 
 
@@ -264,6 +302,9 @@ def fda(
     adjacency: Adjacency = "replace-one",
     public_n: int | None = None,
     person: Any = None,
+    rows: int | None = None,
+    weights: Any = None,
+    largest_weight: float | None = None,
 ) -> MomentProblem:
     """Fisher discriminant analysis: directions that separate classes.
 
@@ -289,7 +330,7 @@ def fda(
         nearly uncorrelated, for 27 to 35 % more, where n and the budget are large enough (`AutoPreprocessing`,
         "full"); or, where the budget is too small for scales, only shifts rows. ``components * solution.scale`` has
         unit rows.
-    preprocessing, adjacency, public_n, person
+    preprocessing, adjacency, public_n, person, rows, weights, largest_weight
         As in `dpgep.pca`.
 
     Returns
@@ -308,7 +349,8 @@ def fda(
     def model(x: View) -> FdaModel:
         return FdaModel(x.width, public_classes(labels, n_rows(x.rows), classes))
 
-    return _built(model, (X,), (labels,), bound, preprocessing, adjacency, public_n, person)
+    counted = Weighting(person, rows, weights, largest_weight)
+    return _built(model, (X,), (labels,), bound, preprocessing, adjacency, public_n, counted)
 
 
 def sir(
@@ -323,6 +365,9 @@ def sir(
     adjacency: Adjacency = "replace-one",
     public_n: int | None = None,
     person: Any = None,
+    rows: int | None = None,
+    weights: Any = None,
+    largest_weight: float | None = None,
 ) -> MomentProblem:
     """Sliced inverse regression: directions of X that a response y depends on.
 
@@ -343,7 +388,7 @@ def sir(
     edges : sequence of increasing numbers
         Public slice edges, H + 1 numbers for H slices; the outer two may be infinite and exclude nobody. Never
         compute edges from the data: one replaced person would move every quantile (see docs/errata.md).
-    bound, preprocessing, adjacency, public_n, person
+    bound, preprocessing, adjacency, public_n, person, rows, weights, largest_weight
         As in `dpgep.fda`.
 
     Returns
@@ -357,7 +402,8 @@ def sir(
         As in `dpgep.pca`, and if y is not a vector of n real numbers or the slices are not publicly specified.
     """
     interior = tuple(slice_edges(slices, y_range, edges).tolist())
-    return _built(lambda x: SirModel(x.width, interior), (X,), (y,), bound, preprocessing, adjacency, public_n, person)
+    counted = Weighting(person, rows, weights, largest_weight)
+    return _built(lambda x: SirModel(x.width, interior), (X,), (y,), bound, preprocessing, adjacency, public_n, counted)
 
 
 def table_problem(
@@ -373,6 +419,9 @@ def table_problem(
     adjacency: Adjacency = "replace-one",
     public_n: int | None = None,
     person: Any = None,
+    rows: int | None = None,
+    weights: Any = None,
+    largest_weight: float | None = None,
 ) -> MomentProblem:
     """One release of all second moments of rows, for any later question.
 
@@ -398,7 +447,8 @@ def table_problem(
             raise ValueError("give either edges, which say how many slices there are, or slices with y_range")
         return TableModel(x.width, Slices(tuple(slice_edges(**cuts).tolist())))
 
-    return _built(model, (X,), () if groups is None else (groups,), bound, preprocessing, adjacency, public_n, person)
+    counted = Weighting(person, rows, weights, largest_weight)
+    return _built(model, (X,), () if groups is None else (groups,), bound, preprocessing, adjacency, public_n, counted)
 
 
 def gep(
@@ -480,10 +530,10 @@ def _built(
     preprocessing: AutoPreprocessing | Preprocessing | None,
     adjacency: Adjacency,
     public_n: int | None,
-    person: Any,
+    weighting: Weighting,
 ) -> MomentProblem:
     """The problem of the model that ``make`` makes of the views, for rows of the same people and their groups."""
-    views, ids = (views, None) if person is None else split_off(views, person)
+    views, weighting = weighting.split_off(views)
     found = [opened(view, label, adjacency) for view, label in zip(views, view_labels(len(views)), strict=True)]
     return moment_problem(
         make(*found),
@@ -493,8 +543,7 @@ def _built(
         preprocessing=preprocessing,
         adjacency=adjacency,
         public_n=public_n,
-        ids=ids,
-        person=name_of(person),
+        weighting=weighting,
     )
 
 

@@ -15,7 +15,6 @@ from dpgep.data.dataset import Dataset, InMemoryDataset, PreprocessedDataset, St
 from dpgep.data.distributed import DaskDataset, SparkDataset, dask_parts, read_again, read_chunks
 from dpgep.data.float_sums import FloatSums, GroupSums, RowProducts, StreamedProducts, cross_norms
 from dpgep.data.groups import class_codes, slice_codes
-from dpgep.data.ids import NOT_SPREAD, name_of, split_off
 from dpgep.data.inputs import (
     View,
     as_matrix,
@@ -34,6 +33,7 @@ from dpgep.data.integer_moments import ExactMomentAccumulator, IntegerMoments
 from dpgep.data.integer_sums import GridSums, not_finite_in
 from dpgep.data.people import Coded, PeopleDataset, StreamedPeopleDataset
 from dpgep.data.rows import Batch, NotFiniteError, Rows
+from dpgep.data.weighting import EQUAL, Weighting
 from dpgep.models.gep import GepModel
 from dpgep.models.model import Adjacency, Matrix, Model, PublicFacts, PublicSide
 from dpgep.models.moments import MomentLayout
@@ -74,7 +74,7 @@ class Problem(ABC):
         """The number of people where it is public, though it may have become known only by reading."""
         if self.facts.n is not None or self.dataset is None:
             return self.facts.n
-        return self.dataset.people.n if self.facts.n_is_public else None
+        return self.dataset.people.n if self.facts.adjacency == "replace-one" else None
 
     def restricted(self, features: NDArray[np.intp], bound: float) -> Problem:
         """The same of some of the features, rows clipped to ``bound`` (public) after the others are dropped."""
@@ -160,8 +160,8 @@ class MomentProblem(Problem):
 
     def plain_sums(self) -> tuple[int, tuple[Matrix, Matrix, Matrix], float]:
         """(number of people, blocks of the sums in floating point, share of clipped people)."""
-        sums = self.float_moments()
-        weight_bits = self.dataset.weight_bits
+        finest = replace(self, dataset=self.dataset.in_finest_weights())
+        sums, weight_bits = finest.float_moments(), finest.dataset.weight_bits
         np.ldexp(sums.total, -weight_bits, out=sums.total)
         return sums.n >> weight_bits, self.layout.blocks(sums.total), sums.n_clipped / max(sums.n, 1)
 
@@ -302,11 +302,11 @@ def dataset_of(
     bound: float,
     adjacency: Any,
     client: Any = None,
-    ids: Any = None,
+    weighting: Weighting = EQUAL,
 ) -> Dataset:
     """The people of views, and of labels or responses: arrays, Dask's too, or selections of one source.
 
-    With ``ids``, one for each row, or a selection of the same source, people have several rows.
+    Ids and weights of ``weighting``, one for each row, or selections of the same source, say how much each row counts.
     Dask computes collections on ``client`` (None: what ``dask.compute`` uses), and if there is one, Parquet files.
     """
     data = (*(view.rows for view in views), *groups)
@@ -316,9 +316,10 @@ def dataset_of(
         if client is not None:
             raise TypeError("client= is for Dask collections and Parquet files: rows in memory need no cluster")
         coded = _coded(model, bound, [view.rows for view in views], groups)
-        return InMemoryDataset(_batch(*coded)) if ids is None else PeopleDataset(coded, ids, fewest_rows(adjacency))
-    if ids is not None and spread:
-        raise TypeError(NOT_SPREAD)
+        if weighting.is_plain:
+            return InMemoryDataset(_batch(*coded))
+        return PeopleDataset(coded, weighting, fewest_rows(adjacency))
+    weighting.require_at_hand(spread)
     facts = partial(batch_of, model, bound), model.n_features, bound, fewest_rows(adjacency)
     if not selections:
         n = next((n for n in map(n_rows, data) if n is not None), None)
@@ -330,11 +331,9 @@ def dataset_of(
             "rows and labels or responses must come from one source, to be read together: take both from "
             'the same dpgep.scan, as in source[["age", "weight"]] and source["label"]'
         )
-    if ids is not None:
-        if ids.scan is not people:
-            raise ValueError("person must come from the source of the rows, to be read together with them")
-        to_coded = partial(coded_of, model, bound)
-        return StreamedPeopleDataset(data, ids, to_coded, *facts[1:])
+    if not weighting.is_plain:
+        weighting.require_of(people)
+        return StreamedPeopleDataset(data, weighting, partial(coded_of, model, bound), *facts[1:])
     if is_spark_frame(people.value):
         return SparkDataset(data, *facts)
     if client is None:
@@ -352,20 +351,19 @@ def moment_problem(
     preprocessing: AutoPreprocessing | Preprocessing | None,
     adjacency: Any,
     public_n: Any,
-    ids: Any = None,
-    person: str | None = None,
+    weighting: Weighting = EQUAL,
 ) -> MomentProblem:
-    """The problem of ``model``, named by its views, for these and for labels or responses of the same people.
-
-    With ``ids``, one for each row: people have several rows; ``person`` is the name of the ids.
-    """
+    """The problem of ``model``, named by its views, for these and for labels or responses of the same people."""
     model = named(model, *(view.names for view in views))
     found = clipping_of(bound, preprocessing)
     given = found if isinstance(found, float) else None
-    dataset = dataset_of(model, views, groups, 1.0 if given is None else given, adjacency, ids=ids)
+    if weighting.most_alike is not None and public_n is not None:
+        raise ValueError("public_n is a number of people: sums over weighted people are divided by their total weight")
+    dataset = dataset_of(model, views, groups, 1.0 if given is None else given, adjacency, weighting=weighting)
     n = check_adjacency(adjacency, dataset.people.n, public_n)
-    assert (person is None) == (ids is None) == (dataset.weight_bits == 0)  # people have a weight, or a row
-    facts = PublicFacts(adjacency, given, n, person)
+    assert weighting.is_plain == (dataset.weight_bits == 0)  # people have a weight, or a row
+    n = n if weighting.most_alike is None else None
+    facts = PublicFacts(adjacency, given, n, weighting.name, weighting.rows, weighting.largest_weight)
     if given is None and is_pairwise(found):
         require_pairs(model)
     if isinstance(found, Preprocessing):
@@ -390,6 +388,9 @@ def problem_of(
     adjacency: Adjacency = "replace-one",
     public_n: int | None = None,
     person: Any = None,
+    rows: int | None = None,
+    weights: Any = None,
+    largest_weight: float | None = None,
 ) -> MomentProblem:
     """The problem of any model of rows, also of one that is defined elsewhere (docs/your-own-model.md).
 
@@ -400,7 +401,7 @@ def problem_of(
     *data
         What a person consists of, one argument each: rows of each view as `dpgep.pca` takes them, and labels or a
         response where the model has a grouping.
-    bound, preprocessing, adjacency, public_n, person
+    bound, preprocessing, adjacency, public_n, person, rows, weights, largest_weight
         As in `dpgep.pca`; the bound is that of the joint row of all views.
 
     Returns
@@ -414,7 +415,7 @@ def problem_of(
         As in `dpgep.pca`, and for a model of another kind, or more or fewer data than the model's inputs.
     """
     require_row_model(model)
-    data, ids = split_off(inputs_of(model, *data), person)
+    data, weighting = Weighting(person, rows, weights, largest_weight).split_off(inputs_of(model, *data))
     views = opened_views(model, data, adjacency)
     return moment_problem(
         model,
@@ -424,8 +425,7 @@ def problem_of(
         preprocessing=preprocessing,
         adjacency=adjacency,
         public_n=public_n,
-        ids=ids,
-        person=name_of(person),
+        weighting=weighting,
     )
 
 

@@ -44,6 +44,8 @@ class PublicInputs:
     ranges : (column, low, high) of each column whose range the caller gave.
     person : name of the ids that say whose each row is, where neighbours differ in all rows of one person; None where
         they differ in one row.
+    rows, largest_weight : up to how many rows of a person count alike, and the largest weight; None where each person
+        counts once. The total weight is released then.
     """
 
     problem: str
@@ -54,6 +56,13 @@ class PublicInputs:
     edges: tuple[float, ...] | None = None
     ranges: tuple[tuple[str | int, float, float], ...] = ()
     person: str | None = None
+    rows: int | None = None
+    largest_weight: float | None = None
+
+    @property
+    def weighted(self) -> bool:
+        """Whether people may count less than once."""
+        return self.rows is not None or self.largest_weight is not None
 
     def __repr__(self) -> str:
         return f"PublicInputs({self.problem}, d={self.n_features}, n={self.n_people})"

@@ -143,10 +143,13 @@ def _person(report: Guarantee) -> str:
         if report.adjacency == "replace-one"
         else "the number of people is protected, unless it is listed as public"
     )
+    weighted = report.public is not None and report.public.weighted
+    if weighted:
+        number += "; their weights are protected, and their total weight is released"
     if report.several_rows:
         return (
-            "A person may have any number of rows, which count as one row together, and are protected together: the "
-            f"ids that say whose each row is are taken as right; {number}."
+            f"A person may have any number of rows, which count as {'at most ' * weighted}one row together, and are "
+            f"protected together: the ids that say whose each row is are taken as right; {number}."
         )
     return f"Each person has one row: of a person with several, each row alone is protected; {number}."
 
@@ -162,6 +165,10 @@ def public_facts(public: PublicInputs) -> list[str]:
         facts.append(f"the classes {_listed(public.classes)}")
     if public.edges is not None:
         facts.append(f"the edges of slices {_listed(f'{edge:g}' for edge in public.edges)}")
+    if public.rows is not None:
+        facts.append(f"that up to {public.rows} rows of a person count alike")
+    if public.largest_weight is not None:
+        facts.append(f"the largest weight, {public.largest_weight:g}")
     if public.ranges:
         facts.append(f"the ranges {_listed(f'{name}: {low:g} to {high:g}' for name, low, high in public.ranges)}")
     return facts

@@ -79,7 +79,10 @@ class Release:
 
     @property
     def n_people(self) -> float:
-        """Number of people used for normalization: public, or a released noisy count."""
+        """Number of people used for normalization: public, or a released noisy count.
+
+        Of people with weights, their released total weight, in people of the largest.
+        """
         return self._noisy.n
 
     @property
@@ -372,11 +375,14 @@ class Release:
 
     def _kind(self) -> dict[str, Any]:
         """What must agree for releases to be added."""
+        public = self.privacy.public
         return {
             "model": self.model,
             "adjacency": self.privacy.adjacency,
             "bound": self.privacy.bound,
             "preprocessing": self.preprocessing,
+            "rows": None if public is None else public.rows,
+            "largest_weight": None if public is None else public.largest_weight,
         }
 
     def __repr__(self) -> str:

@@ -285,7 +285,7 @@ class Solution:
         public, mu = self.privacy.public, self.privacy.mu
         if self.method != "release" or public is None or mu is None or len(self.support) < self.model.n_features:
             return False
-        if is_pairwise(self.preprocessing):
+        if is_pairwise(self.preprocessing) or public.weighted:
             return False
         return may_favour_clipping(self.model, self.n_components, public.n_people, mu)
 

@@ -43,14 +43,18 @@ _OF_FORM = re.compile(
 )
 
 
-def ids_of_rows(person: Any) -> Any:
-    """The ids. Raises TypeError for the name of a column: that of ids would be a feature of rows to come."""
-    if isinstance(person, str):
-        raise TypeError(
-            f"person must hold an id for each row, not name a column: fit(X.drop(columns=[{person!r}]), "
-            f"person=X[{person!r}])"
-        )
-    return person
+def beside_rows(**columns: Any) -> dict[str, Any]:
+    """Ids and weights of rows, as builders take them. Raises TypeError for names of columns.
+
+    These would be features of rows to come.
+    """
+    for name, holds in (("person", "an id"), ("weights", "a weight")):
+        if isinstance(given := columns[name], str):
+            raise TypeError(
+                f"{name} must hold {holds} for each row, not name a column: fit(X.drop(columns=[{given!r}]), "
+                f"{name}=X[{given!r}])"
+            )
+    return columns
 
 
 @contextmanager
@@ -218,14 +222,24 @@ class Projection(ClassNamePrefixFeaturesOutMixin, PrivateEstimator):  # type: ig
     #: makes the problem of what `_data` returns: what else it takes are parameters of the estimator, of the same names
     _build: ClassVar[Callable[..., MomentProblem]]
 
-    def fit(self: P, X: Any, y: Any = None, *, person: Any = None) -> P:
+    def fit(
+        self: P,
+        X: Any,
+        y: Any = None,
+        *,
+        person: Any = None,
+        rows: int | None = None,
+        weights: Any = None,
+        largest_weight: float | None = None,
+    ) -> P:
         """Spend the budget on the rows X (n, d), one per person, and on what belongs to them in ``y``.
 
         That is the second view (n, d_y) or (n,) of CCA and PLS, and the response (n,) of SIR; PCA ignores it. Where
-        people have several rows, ``person`` holds the id of each row's (n,), as in `dpgep.pca`.
+        people have several rows, ``person`` holds the id of each row's (n,); ``rows``, ``weights`` (n,) and
+        ``largest_weight`` are those of `dpgep.pca` as well.
         """
-        ids = ids_of_rows(person)  # before a column of X is refused that holds them
-        problem = self._problem(*self._data(X, y), person=ids)
+        beside = beside_rows(person=person, rows=rows, weights=weights, largest_weight=largest_weight)
+        problem = self._problem(*self._data(X, y), **beside)
         self._keep(solve(problem, n_components=self.n_components, **self._terms(), **self._options()))
         return self
 

@@ -23,7 +23,7 @@ from dpgep.results.classifier import class_priors, label_array
 from dpgep.results.release import Release
 from dpgep.results.solution import Solution
 from dpgep.run import Run
-from dpgep.sklearn.base import Components, PrivateEstimator, Projection, ids_of_rows, values_withheld
+from dpgep.sklearn.base import Components, PrivateEstimator, Projection, beside_rows, values_withheld
 from dpgep.solve import release
 from dpgep.sources import declared_values
 from dpgep.sources.kinds import is_table
@@ -218,15 +218,25 @@ class PrivateFDA(ClassifierMixin, Groups):  # type: ignore[misc]
 
     _build: ClassVar[Any] = staticmethod(fda)
 
-    def fit(self, X: Any, y: Any = None, *, person: Any = None) -> PrivateFDA:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        person: Any = None,
+        rows: int | None = None,
+        weights: Any = None,
+        largest_weight: float | None = None,
+    ) -> PrivateFDA:
         """Spend the budget on class means and scatter of the rows X (n, d) with labels y (n,), a person each.
 
-        Where people have several rows, ``person`` holds the id of each row's (n,), as in `dpgep.pca`.
+        Where people have several rows, ``person`` holds the id of each row's (n,); ``rows``, ``weights`` (n,) and
+        ``largest_weight`` are those of `dpgep.pca` as well.
         """
-        ids = ids_of_rows(person)
+        beside = beside_rows(person=person, rows=rows, weights=weights, largest_weight=largest_weight)
         x = self._rows(X, y=y)
         labels, classes = self._labels(y)
-        problem = self._problem(x, labels, classes=classes, person=ids)
+        problem = self._problem(x, labels, classes=classes, **beside)
         if problem.public.mixes_columns:
             raise ValueError('a rule is about columns, which this preprocessing would mix: use precondition="columns"')
         # all that may be wrong with parameters, before anything is spent
@@ -336,13 +346,24 @@ class PrivateScaler(OneToOneFeatureMixin, PrivateEstimator):  # type: ignore[mis
 
     _centering: ClassVar[str] = 'missing="center"'
 
-    def fit(self, X: Any, y: Any = None, *, person: Any = None) -> PrivateScaler:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        person: Any = None,
+        rows: int | None = None,
+        weights: Any = None,
+        largest_weight: float | None = None,
+    ) -> PrivateScaler:
         """Spend the budget on location and scale of the columns of X (n, d), a person per row; ``y`` is ignored.
 
-        Where people have several rows, ``person`` holds the id of each row's (n,), as in `dpgep.pca`.
+        Where people have several rows, ``person`` holds the id of each row's (n,); ``rows``, ``weights`` (n,) and
+        ``largest_weight`` are those of `dpgep.pca` as well.
         """
         auto = AutoPreprocessing(ranges=self.ranges or {}, missing=self.missing)
-        given = {"adjacency": self.adjacency, "public_n": self.public_n, "person": ids_of_rows(person)}
+        given = beside_rows(person=person, rows=rows, weights=weights, largest_weight=largest_weight)
+        given.update(adjacency=self.adjacency, public_n=self.public_n)
         problem = table_problem(self._rows(X), preprocessing=auto, **given)
         run = Run.paid_by(problem, accounting="gdp", **self._terms())
         with run.reserved():
