@@ -5,7 +5,7 @@
 
 #include <cstdint>
 #include <cstring>
-#if defined(__AVX__)
+#if defined(__AVX__) || defined(__SSE2__)
 #include <immintrin.h>
 #endif
 
@@ -104,19 +104,25 @@ inline void load(const double* from, Lanes& to) {
   load(from + 2, to.high);
 }
 
-inline void load(const float* from, Lanes& to) {
+inline void load(const float* from, Pair& to) {
   using Floats = float __attribute__((vector_size(2 * sizeof(float))));
-  Floats low;
-  Floats high;
-  std::memcpy(&low, from, sizeof low);
-  std::memcpy(&high, from + 2, sizeof high);
-  to.low = __builtin_convertvector(low, Pair);
-  to.high = __builtin_convertvector(high, Pair);
+  Floats two;
+  std::memcpy(&two, from, sizeof two);
+  to = __builtin_convertvector(two, Pair);
+}
+
+inline void load(const float* from, Lanes& to) {
+  load(from, to.low);
+  load(from + 2, to.high);
+}
+
+inline void store(const Pair& from, double* to) {
+  std::memcpy(to, &from, sizeof from);
 }
 
 inline void store(const Lanes& from, double* to) {
-  std::memcpy(to, &from.low, sizeof from.low);
-  std::memcpy(to + 2, &from.high, sizeof from.high);
+  store(from.low, to);
+  store(from.high, to + 2);
 }
 
 inline void load_kept(const double* from, const std::int64_t* mask, Pair& to) {
@@ -144,9 +150,9 @@ inline void add_to_lane(Index t, double value, Lanes& to) {
 }
 
 inline void truncate(Lanes& x) {
-  using Integers = std::int32_t __attribute__((vector_size(2 * sizeof(std::int32_t))));
-  x.low = __builtin_convertvector(__builtin_convertvector(x.low, Integers), Pair);
-  x.high = __builtin_convertvector(__builtin_convertvector(x.high, Integers), Pair);
+  using Short = std::int32_t __attribute__((vector_size(2 * sizeof(std::int32_t))));
+  x.low = __builtin_convertvector(__builtin_convertvector(x.low, Short), Pair);
+  x.high = __builtin_convertvector(__builtin_convertvector(x.high, Short), Pair);
 }
 
 inline void turn(Lanes& a, Lanes& b, Lanes& c, Lanes& d) {
@@ -170,7 +176,7 @@ inline double total(const Lanes& lanes) {
 
 #endif
 
-// Both forms have Register, as many of the lanes as one holds, which can be loaded and
+// Both forms have Register, as many of the lanes as one holds, which can be loaded, stored and
 // totalled, too; load(from, to) of four neighbours and store(from, to);
 // load_kept(from, mask, to), to_t = from_t where mask_t is -1, and 0 where it is 0, whatever is
 // there; fill(value, to); add_to_lane(t, value, to); truncate(x) towards zero, |x_t| < 2^31,
@@ -192,6 +198,35 @@ inline void add_exact_product(const Register& a, const Register& b, Register& su
   for (int t = 0; t < 2; ++t) sum[t] = __builtin_fma(a[t], b[t], sum[t]);
 #else
   sum += a * b;
+#endif
+}
+
+// found_t becomes something else than zero if x_t is a number that has fewer digits than others.
+inline void note_subnormal(const Register& x, Register& found) {
+#if defined(__AVX__)
+  const Register none = _mm256_setzero_pd();
+  const Register size = _mm256_andnot_pd(_mm256_set1_pd(-0.0), x);
+  const Register small = _mm256_cmp_pd(size, none + 0x1p-1022, _CMP_LT_OQ);
+  found = _mm256_or_pd(found, _mm256_and_pd(small, size));
+#elif defined(__SSE2__)
+  const Register none = _mm_setzero_pd();
+  const Register size = _mm_andnot_pd(_mm_set1_pd(-0.0), x);
+  found = _mm_or_pd(found, _mm_and_pd(_mm_cmplt_pd(size, none + 0x1p-1022), size));
+#else
+  const Register size = x < Register{} ? -x : x;
+  found += size < Register{} + 0x1p-1022 ? size : Register{};
+#endif
+}
+
+// The nearest of the numbers from low to high; low for NaN.
+inline void clamp_to(const Register& low, const Register& high, Register& x) {
+#if defined(__AVX__)
+  x = _mm256_min_pd(_mm256_max_pd(x, low), high);
+#elif defined(__SSE2__)
+  x = _mm_min_pd(_mm_max_pd(x, low), high);
+#else
+  x = x > low ? x : low;
+  x = x < high ? x : high;
 #endif
 }
 

@@ -7,10 +7,13 @@
 #include <limits>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "dpgep/parallel.hpp"
+#include "lanes.hpp"
 #include "partial_sums.hpp"
+#include "squared_length.hpp"
 
 namespace dpgep {
 namespace {
@@ -46,17 +49,6 @@ inline double nearest(double x) {
   return (x + shift) - shift;
 }
 
-// `low` for NaN.
-inline double clamp(double x, double low, double high) {
-  const double above = x > low ? x : low;
-  return above < high ? above : high;
-}
-
-// Where an entry lies in an interval.
-inline double place(double x, double middle, double half) {
-  return clamp((x - middle) / half, -1.0, 1.0);
-}
-
 // counts += what add(first, last, counts) adds for the rows from first to last; false if it does
 // for some of them.
 template <class Add>
@@ -84,109 +76,215 @@ bool sum_over_rows(Index n_rows, Index width, Integers counts, int n_threads, co
   return finite;
 }
 
-// Columns that are looked at together, so that the compiler finds several in a register.
+// Columns of a row that one register holds.
+constexpr Index n_at_once = static_cast<Index>(sizeof(Register) / sizeof(double));
+// Entries that are looked at while they are in the first cache.
+constexpr Index block_entries = 256;
+// Columns whose bins are found before any is counted.
 constexpr Index tile = 64;
 
-// Entries of some columns of a row in float64.
+// Registers are arguments and never results, as in lanes.hpp.
+
+// n of the entries from here on, n <= n_at_once, then zeros.
 template <class Scalar>
-void gather(const Scalar* row, const std::int64_t* columns, Index n, double* __restrict values) {
-  for (Index c = 0; c < n; ++c) values[c] = static_cast<double>(row[columns[c]]);
-}
-
-// Whether no value is infinite or, unless it is `missing`, NaN.
-inline bool all_there(const double* __restrict values, Index n, bool missing) {
-  std::int64_t infinite = 0;
-  std::int64_t no_number = 0;
-  for (Index c = 0; c < n; ++c) {
-    infinite |= std::abs(values[c]) > largest_finite ? 1 : 0;
-    no_number |= values[c] == values[c] ? 0 : 1;
+inline void load_some(const Scalar* from, Index n, Register& to) {
+  if (n == n_at_once) {
+    load(from, to);
+    return;
   }
-  return infinite == 0 && (missing || no_number == 0);
-}
-
-inline void places_of(const double* __restrict values, const double* __restrict middle,
-                      const double* __restrict half, Index n, double* __restrict places) {
-  for (Index c = 0; c < n; ++c) places[c] = place(values[c], middle[c], half[c]);
-}
-
-// Counts who is there, and puts who is not in the middle, where nothing is added.
-inline void take_out(double* __restrict values, const double* __restrict middle, Index n,
-                     double* __restrict there) {
-  for (Index c = 0; c < n; ++c) {
-    const bool is_there = values[c] == values[c];
-    there[c] += is_there ? 1.0 : 0.0;
-    values[c] = is_there ? values[c] : middle[c];
+  const auto entry = [&](Index t) { return t < n ? static_cast<double>(from[t]) : 0.0; };
+  to = Register{};  // by lanes: a copy in memory would have to arrive there first
+  to[0] = entry(0);
+  if (n_at_once > 2) {
+    to[n_at_once / 4] = entry(n_at_once / 4);
+    to[n_at_once / 2] = entry(n_at_once / 2);
   }
 }
 
-inline void map_tile(const double* __restrict values, const double* __restrict location,
-                     const double* __restrict scale, double largest, Index n,
-                     double* __restrict out) {
-  for (Index c = 0; c < n; ++c) {
-    const double mapped = clamp((values[c] - location[c]) / scale[c], -largest, largest);
-    out[c] = values[c] == values[c] ? mapped : 0.0;
-  }
+// Numbers of n columns in whole registers: `rest` where none are given, and beyond the last column.
+Vector<double> in_registers(const ConstVectorView<double>& values, Index n, double rest) {
+  Vector<double> padded = Vector<double>::Constant(n + n_at_once - 1, rest);
+  padded.head(values.size()) = values;
+  return padded;
 }
 
-template <class Scalar>
-bool sums_of_places(const ConstRows<Scalar>& rows, Index first, Index last, bool missing,
-                    const ConstVectorView<double>& middle, const ConstVectorView<double>& half,
-                    double unit, std::int64_t* counts) {
+// Some columns' sums of p and p^2, and how many entries are there: doubles, which are exact for
+// rows_per_sum people and far beyond.
+struct PlaceSums {
+  Register sum = {};
+  Register square = {};
+  Register there = {};
+  Register refused = {};  // NaN once an entry was
+};
+
+template <bool missing, class Scalar>
+inline void add_places(const Scalar* entries, Index stride, Index n_rows, Index n,
+                       const Register& middle, const Register& half, double unit,
+                       PlaceSums& sums) {
+  constexpr double shift = 0x1.8p52;  // as in `nearest`
+  const Register one = Register{} + 1.0;
+  PlaceSums local = sums;
+  for (Index i = 0; i < n_rows; ++i, entries += stride) {
+    Register x;
+    load_some(entries, n, x);
+    if (missing) {  // who is not there is put in the middle, where nothing is added
+      const auto is_there = x == x;
+      local.there += is_there ? one : Register{};
+      x = is_there ? x : middle;
+    }
+    local.refused += x - x;
+    Register p = (x - middle) / half;
+    clamp_to(-one, one, p);
+    p = (unit * p + shift) - shift;
+    local.sum += p;
+    local.square += p * p;
+  }
+  sums = local;
+}
+
+template <bool missing, class Scalar>
+bool sums_of_places(const ConstRows<Scalar>& rows, Index first, Index last,
+                    const Vector<double>& middle, const Vector<double>& half, double unit,
+                    std::int64_t* counts) {
   const Index d = rows.cols();
-  for (Index left = 0; left < d; left += tile) {
-    const Index n = std::min(tile, d - left);
-    const double* const m = middle.data() + left;
-    for (Index begin = first; begin < last; begin += rows_per_sum) {
-      double sum[tile] = {};
-      double square[tile] = {};
-      double there[tile] = {};
-      for (Index i = begin; i < std::min(last, begin + rows_per_sum); ++i) {
-        const Scalar* const row = &rows.coeffRef(i, left);
-        double values[tile];
-        for (Index j = 0; j < n; ++j) values[j] = static_cast<double>(row[j]);
-        if (!all_there(values, n, missing)) return false;
-        if (missing) take_out(values, m, n, there);
-        double places[tile];
-        places_of(values, m, half.data() + left, n, places);
-        for (Index j = 0; j < n; ++j) {
-          const double p = nearest(unit * places[j]);
-          sum[j] += p;
-          square[j] += p * p;
+  const Index height = std::max<Index>(1, block_entries / d);
+  std::vector<PlaceSums> sums(static_cast<std::size_t>((d + n_at_once - 1) / n_at_once));
+  for (Index begin = first; begin < last; begin += rows_per_sum) {
+    const Index end = std::min(last, begin + rows_per_sum);
+    std::fill(sums.begin(), sums.end(), PlaceSums{});
+    for (Index i = begin; i < end; i += height) {
+      for (Index left = 0; left < d; left += n_at_once) {
+        Register m;
+        Register h;
+        load(middle.data() + left, m);
+        load(half.data() + left, h);
+        const Index n = std::min(n_at_once, d - left);
+        const Scalar* const entries = &rows.coeffRef(i, left);
+        const Index n_rows = std::min(height, end - i);
+        PlaceSums& own = sums[static_cast<std::size_t>(left / n_at_once)];
+        if (n == n_at_once) {
+          add_places<missing>(entries, rows.outerStride(), n_rows, n_at_once, m, h, unit, own);
+        } else {
+          add_places<missing>(entries, rows.outerStride(), n_rows, n, m, h, unit, own);
         }
       }
-      const auto n_rows = static_cast<double>(std::min(last, begin + rows_per_sum) - begin);
-      if (!missing) std::fill_n(there, n, n_rows);
-      for (Index j = 0; j < n; ++j) {
-        counts[left + j] += static_cast<std::int64_t>(sum[j]);
-        counts[d + left + j] += static_cast<std::int64_t>(square[j]);
-        counts[2 * d + left + j] += static_cast<std::int64_t>(there[j]);
+    }
+    for (Index j = 0; j < d; ++j) {
+      const PlaceSums& own = sums[static_cast<std::size_t>(j / n_at_once)];
+      const auto t = static_cast<int>(j % n_at_once);
+      if (own.refused[t] != 0.0) return false;
+      counts[j] += static_cast<std::int64_t>(own.sum[t]);
+      counts[d + j] += static_cast<std::int64_t>(own.square[t]);
+      counts[2 * d + j] += missing ? static_cast<std::int64_t>(own.there[t]) : end - begin;
+    }
+  }
+  return true;
+}
+
+struct Entries {
+  const double* first;
+  Index stride;  // from row to row
+};
+
+// Some columns of a block of rows in float64: as they lie, or copied to `memory`.
+template <class Block>
+Entries entries_of(const Block& block, const std::int64_t* columns, Index n, double* memory) {
+  using Scalar = typename Block::Scalar;
+  if constexpr (std::is_same_v<Scalar, double>) {
+    bool neighbours = true;
+    for (Index c = 1; c < n; ++c) neighbours = neighbours && columns[c] == columns[0] + c;
+    if (neighbours) return {&block.coeffRef(0, columns[0]), block.outerStride()};
+  }
+  for (Index i = 0; i < block.rows(); ++i) {
+    for (Index c = 0; c < n; ++c) {
+      memory[i * tile + c] = static_cast<double>(block.coeff(i, columns[c]));
+    }
+  }
+  return {memory, tile};
+}
+
+// What some entries of a row hold.
+struct Look {
+  bool refused;  // an infinity or, unless it is `missing`, NaN
+  bool plain;    // numbers alone, as exact as others, or zero
+};
+
+template <bool missing>
+inline Look look_at(const double* values, Index n) {
+  Register sum = {};  // NaN once an entry is no finite number
+  Register infinite = {};
+  Register subnormal = {};
+  const auto look = [&](const Register& x) {
+    const Register none = x - x;
+    sum += none;
+    if (missing) infinite += x == x ? none : Register{};
+    note_subnormal(x, subnormal);
+  };
+  const Index n_whole = n - n % n_at_once;
+  Register x;
+  for (Index c = 0; c < n_whole; c += n_at_once) {
+    load(values + c, x);
+    look(x);
+  }
+  if (n > n_whole) {
+    load_some(values + n_whole, n - n_whole, x);
+    look(x);
+  }
+  const bool finite = total(sum) == 0.0;
+  const bool refused = missing ? total(infinite) != 0.0 : !finite;
+  return {refused, finite && total(subnormal) == 0.0};
+}
+
+// Calls count(values, first column, n, counts of that column) for a tile of each row, which adds to
+// counts (n_columns, n_bins). False once it refuses an entry.
+template <class Scalar, class Count>
+bool count_tiles(const ConstRows<Scalar>& rows, Index first, Index last,
+                 const ConstIntegers& columns, Index n_bins, const Count& count,
+                 std::int64_t* own) {
+  const Index height = std::max<Index>(1, block_entries / std::max<Index>(tile, rows.cols()));
+  std::vector<double> gathered(static_cast<std::size_t>(height * tile));
+  for (Index begin = first; begin < last; begin += height) {
+    for (Index left = 0; left < columns.size(); left += tile) {
+      const Index n = std::min(tile, columns.size() - left);
+      const auto block = rows.middleRows(begin, std::min(height, last - begin));
+      const Entries entries = entries_of(block, columns.data() + left, n, gathered.data());
+      const double* values = entries.first;
+      for (Index i = 0; i < block.rows(); ++i, values += entries.stride) {
+        if (!count(values, left, n, own + left * n_bins)) return false;
       }
     }
   }
   return true;
 }
 
-// own (n_columns, n_bins) += how often entries are in each bin, which bins_of(values, first column,
-// n, bins) finds for a tile of a row. False where an entry is refused.
-template <class Scalar, class BinsOf>
-bool add_to_bins(const ConstRows<Scalar>& rows, Index first, Index last,
-                 const ConstIntegers& columns, bool missing, Index n_bins, const BinsOf& bins_of,
-                 std::int64_t* own) {
-  for (Index left = 0; left < columns.size(); left += tile) {
-    const Index n = std::min(tile, columns.size() - left);
-    for (Index i = first; i < last; ++i) {
-      double values[tile];
-      gather(&rows.coeffRef(i, 0), columns.data() + left, n, values);
-      if (!all_there(values, n, missing)) return false;
-      std::int32_t bins[tile];
-      bins_of(values, left, n, bins);
-      std::int64_t* counts = own + left * n_bins;
-      for (Index c = 0; c < n; ++c, counts += n_bins) {
-        counts[bins[c]] += missing && values[c] != values[c] ? 0 : 1;
-      }
+// False where an entry is refused.
+template <bool missing, class Scalar>
+inline bool map_row(const Scalar* row, const Vector<double>& location, const Vector<double>& scale,
+                    double largest, Index d, double* out) {
+  const Register end = Register{} + largest;
+  Register refused = {};
+  for (Index left = 0; left < d; left += n_at_once) {
+    const Index n = std::min(n_at_once, d - left);
+    Register x;
+    Register m;
+    Register s;
+    load_some(row + left, n, x);
+    load(location.data() + left, m);
+    load(scale.data() + left, s);
+    Register mapped = (x - m) / s;
+    clamp_to(-end, end, mapped);
+    if (missing) {
+      mapped = x == x ? mapped : Register{};
+      x = x == x ? x : Register{};
+    }
+    refused += x - x;
+    if (n == n_at_once) {
+      store(mapped, out + left);
+    } else {
+      for (int t = 0; t < n; ++t) out[left + t] = mapped[t];
     }
   }
-  return true;
+  return total(refused) == 0.0;
 }
 
 // The largest |x_j| of a row; infinite if an entry is, or is NaN.
@@ -233,6 +331,62 @@ std::int64_t sum_of_squares(const Scalar* row, Index d, double largest) {
   return total;
 }
 
+// K of a row that is not zero, as count_norms defines it.
+template <class Scalar>
+Index exact_norm(const Scalar* row, Index d, double largest, const ConstVectorView<double>& steps) {
+  const auto squares = static_cast<double>(sum_of_squares(row, d, largest));
+  int exponent = 0;
+  int further = 0;
+  const double part = std::frexp(largest, &exponent);
+  const double m = std::frexp(part * std::sqrt(std::ldexp(squares, -square_bits)), &further);
+  Index k = (steps.size() + 1) * (exponent + further - 1);
+  for (const double step : steps) k += step <= m;
+  return k;
+}
+
+// The same from the sum of squares as it comes, for rows whose norm is not so near an end of a bin
+// that rounding might decide. `squared_steps`: of twice the steps.
+template <class Scalar>
+bool about_norm(const Scalar* row, Index d, const Vector<double>& squared_steps, Index& k) {
+  Register sums[2] = {};
+  Index j = 0;
+  for (; j + 2 * n_at_once <= d; j += 2 * n_at_once) {
+    for (Index r = 0; r < 2; ++r) {
+      Register x;
+      load(row + j + r * n_at_once, x);
+      sums[r] += x * x;
+    }
+  }
+  double rest = 0.0;
+  for (; j < d; ++j) {
+    const auto x = static_cast<double>(row[j]);
+    rest += x * x;
+  }
+  const double square = total(sums[0] + sums[1]) + rest;
+  // squares are rounded to 2^-36 of the largest, by half of that each: twice as much, and a root
+  const double error = std::ldexp(static_cast<double>(d), 1 - square_bits);
+  if (!is_accurate(square) || error > 0.125) return false;
+  // square = 4^e m with 1 <= m < 4
+  std::uint64_t bits;
+  std::memcpy(&bits, &square, sizeof bits);
+  const auto exponent = static_cast<std::int64_t>(bits >> 52) - 1023;
+  const std::int64_t e = exponent >> 1;
+  bits = (bits & ((std::uint64_t{1} << 52) - 1)) |
+         static_cast<std::uint64_t>(1023 + (exponent & 1)) << 52;
+  double m;
+  std::memcpy(&m, &bits, sizeof m);
+  const double low = m * (1.0 - error);
+  const double high = m * (1.0 + error);
+  Index n_low = 0;
+  Index n_high = 0;
+  for (const double step : squared_steps) {
+    n_low += step <= low;
+    n_high += step <= high;
+  }
+  k = (squared_steps.size() + 1) * e + n_low;
+  return low >= 1.0 && high < 4.0 && n_low == n_high;
+}
+
 }  // namespace
 
 template <class Scalar>
@@ -244,22 +398,32 @@ bool count_magnitudes(const ConstRows<Scalar>& rows, const ConstIntegers& column
   require(counts.size() == columns.size() * 2 * n_bins,
           "counts must have shape (n_columns, 2, n_octaves + 1)");
   require_columns(columns, rows.cols());
-  const auto bins_of = [=](const double* values, Index, Index n, std::int32_t* __restrict bins) {
-    const auto shift = static_cast<std::int32_t>(1022 + first_octave);
-    const auto most = static_cast<std::int32_t>(n_octaves);
-    for (Index c = 0; c < n; ++c) {
+  const auto shift = static_cast<std::int32_t>(1022 + first_octave);
+  const auto most = static_cast<std::int32_t>(n_octaves);
+  const auto bin = [=](std::uint64_t bits) {
+    const auto exponent = static_cast<std::int32_t>((bits >> 52) & 0x7ff);
+    const std::int32_t octave = std::clamp(exponent - shift, 1, most);
+    return bits << 1 == 0 ? 0 : octave + (bits >> 63 ? most + 1 : 0);
+  };
+  // Bins of signs and exponents, of which that of zero holds nothing else among plain numbers.
+  std::vector<std::int32_t> of_exponents(1 << 12);
+  for (std::size_t e = 0; e < of_exponents.size(); ++e) of_exponents[e] = bin(std::uint64_t{e} << 52);
+  const std::int32_t* const table = of_exponents.data();
+  const auto count = [=](const double* values, Index, Index n, std::int64_t* own) {
+    const Look look = missing ? look_at<true>(values, n) : look_at<false>(values, n);
+    for (Index c = 0; c < n; ++c, own += 2 * n_bins) {
       std::uint64_t bits;
       std::memcpy(&bits, values + c, sizeof bits);
-      const auto high = static_cast<std::uint32_t>(bits >> 32);
-      const auto low = static_cast<std::uint32_t>(bits);
-      const auto exponent = static_cast<std::int32_t>((high >> 20) & 0x7ff);
-      const std::int32_t octave = std::clamp(exponent - shift, 1, most);
-      const std::int32_t signed_octave = octave + (high >> 31 ? most + 1 : 0);
-      bins[c] = ((high << 1) | low) == 0 ? 0 : signed_octave;
+      if (look.plain) {
+        ++own[table[bits >> 52]];
+      } else if (values[c] == values[c]) {
+        ++own[bin(bits)];
+      }
     }
+    return !look.refused;
   };
   const auto add = [&](Index first, Index last, std::int64_t* own) {
-    return add_to_bins(rows, first, last, columns, missing, 2 * n_bins, bins_of, own);
+    return count_tiles(rows, first, last, columns, 2 * n_bins, count, own);
   };
   return sum_over_rows(rows.rows(), columns.size(), counts, n_threads, add);
 }
@@ -276,18 +440,36 @@ bool count_places(const ConstRows<Scalar>& rows, const ConstIntegers& columns, b
   require_columns(columns, rows.cols());
   require_interval(middle, half, columns.size());
   const double bins_per_unit = static_cast<double>(n_bins) / 2;
-  const auto bins_of = [&](const double* values, Index left, Index n,
-                           std::int32_t* __restrict bins) {
-    double places[tile];
-    places_of(values, middle.data() + left, half.data() + left, n, places);
-    const auto last = static_cast<std::int32_t>(n_bins - 1);
-    for (Index c = 0; c < n; ++c) {
-      const auto bin = static_cast<std::int32_t>((places[c] + 1.0) * bins_per_unit);
-      bins[c] = bin < last ? bin : last;
+  const Register beyond = Register{} + static_cast<double>(n_bins - 1);
+  const Vector<double> m = in_registers(middle, middle.size(), 0.0);
+  const Vector<double> h = in_registers(half, half.size(), 1.0);
+  const Register one = Register{} + 1.0;
+  const auto count = [&](const double* values, Index left, Index n, std::int64_t* own) {
+    double places[tile + n_at_once];
+    Register sum = {};
+    for (Index c = 0; c < n; c += n_at_once) {
+      const Index n_here = std::min(n_at_once, n - c);
+      Register x;
+      Register location;
+      Register scale;
+      load_some(values + c, n_here, x);
+      load(m.data() + left + c, location);
+      load(h.data() + left + c, scale);
+      Register place = (x - location) / scale;
+      clamp_to(-one, one, place);
+      place = (place + 1.0) * bins_per_unit;
+      clamp_to(Register{}, beyond, place);
+      store(place, places + c);
+      if (missing) x = x == x ? x : Register{};
+      sum += x - x;
     }
+    for (Index c = 0; c < n; ++c, own += n_bins) {
+      own[static_cast<std::int32_t>(places[c])] += !missing || values[c] == values[c];
+    }
+    return total(sum) == 0.0;
   };
   const auto add = [&](Index first, Index last, std::int64_t* own) {
-    return add_to_bins(rows, first, last, columns, missing, n_bins, bins_of, own);
+    return count_tiles(rows, first, last, columns, n_bins, count, own);
   };
   return sum_over_rows(rows.rows(), columns.size(), counts, n_threads, add);
 }
@@ -299,10 +481,14 @@ bool sum_places(const ConstRows<Scalar>& rows, bool missing, const ConstVectorVi
   require(bits >= 0 && bits <= 10, "bits must be between 0 and 10");
   require_interval(middle, half, rows.cols());
   if (rows.cols() == 0) return true;
-  return sum_over_rows(
-      rows.rows(), rows.cols(), counts, n_threads, [&](Index first, Index last, std::int64_t* own) {
-        return sums_of_places(rows, first, last, missing, middle, half, std::ldexp(1.0, bits), own);
-      });
+  const Vector<double> m = in_registers(middle, middle.size(), 0.0);
+  const Vector<double> h = in_registers(half, half.size(), 1.0);
+  const double unit = std::ldexp(1.0, bits);
+  const auto add = [&](Index first, Index last, std::int64_t* own) {
+    return missing ? sums_of_places<true>(rows, first, last, m, h, unit, own)
+                   : sums_of_places<false>(rows, first, last, m, h, unit, own);
+  };
+  return sum_over_rows(rows.rows(), rows.cols(), counts, n_threads, add);
 }
 
 template <class Scalar>
@@ -312,20 +498,15 @@ bool count_norms(const ConstRows<Scalar>& rows, const ConstVectorView<double>& s
   require(std::abs(zero) < largest_bin && std::abs(first) < largest_bin,
           "zero and first must be between -2^20 and 2^20");
   const Index d = rows.cols();
+  const Vector<double> squared_steps = 4.0 * steps.cwiseMax(0.0).cwiseAbs2();
   const auto add = [&](Index begin, Index end, std::int64_t* own) {
     for (Index i = begin; i < end; ++i) {
       const Scalar* const row = d == 0 ? nullptr : &rows.coeffRef(i, 0);
-      const double largest = largest_of(row, d);
-      if (largest > largest_finite) return false;
-      Index k = zero;
-      if (largest > 0.0) {
-        const auto squares = static_cast<double>(sum_of_squares(row, d, largest));
-        int exponent = 0;
-        int further = 0;
-        const double part = std::frexp(largest, &exponent);
-        const double m = std::frexp(part * std::sqrt(std::ldexp(squares, -square_bits)), &further);
-        k = (steps.size() + 1) * (exponent + further - 1);
-        for (const double step : steps) k += step <= m;
+      Index k = 0;
+      if (!about_norm(row, d, squared_steps, k)) {
+        const double largest = largest_of(row, d);
+        if (largest > largest_finite) return false;
+        k = largest > 0.0 ? exact_norm(row, d, largest, steps) : zero;
       }
       own[std::clamp<Index>(k - first, 0, counts.size() - 1)] += 1;
     }
@@ -346,26 +527,22 @@ bool map_rows(const ConstRows<Scalar>& rows, const ConstVectorView<double>& loca
       "location and scale must have an entry for each column, or none");
   require(largest >= 0.0, "largest must be at least 0");
   if (rows.size() == 0) return true;
-  const Vector<double> middle =
-      location.size() == 0 ? Vector<double>::Zero(d) : Vector<double>(location);
-  const Vector<double> unit = scale.size() == 0 ? Vector<double>::Ones(d) : Vector<double>(scale);
-  const double* const m = middle.data();
-  const double* const s = unit.data();
+  const Vector<double> m = in_registers(location, d, 0.0);
+  const Vector<double> s = in_registers(scale, d, 1.0);
   const Index n_chunks =
       std::min<Index>(threads_for(static_cast<double>(rows.size()), n_threads), rows.rows());
   const Index height = (rows.rows() + n_chunks - 1) / n_chunks;
   std::atomic<bool> finite{true};
   parallel_for(n_chunks, n_threads, [&](Index chunk) {
-    for (Index i = chunk * height; i < std::min(rows.rows(), (chunk + 1) * height); ++i) {
-      for (Index left = 0; left < d; left += tile) {
-        const Index n = std::min(tile, d - left);
-        const Scalar* const row = &rows.coeffRef(i, left);
-        double values[tile];
-        for (Index j = 0; j < n; ++j) values[j] = static_cast<double>(row[j]);
-        if (!all_there(values, n, missing)) finite = false;
-        map_tile(values, m + left, s + left, largest, n, &out.coeffRef(i, left));
-      }
+    const Index last = std::min(rows.rows(), (chunk + 1) * height);
+    bool all = true;
+    for (Index i = chunk * height; i < last; ++i) {
+      const Scalar* const row = &rows.coeffRef(i, 0);
+      double* const to = &out.coeffRef(i, 0);
+      all = (missing ? map_row<true>(row, m, s, largest, d, to)
+                     : map_row<false>(row, m, s, largest, d, to)) && all;
     }
+    if (!all) finite = false;
   });
   return finite;
 }

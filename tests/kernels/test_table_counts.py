@@ -116,6 +116,26 @@ def test_any_numbers(rows: Any) -> None:
             np.testing.assert_array_equal(each, plain)
 
 
+@pytest.mark.parametrize("d", [1, 7, 40])
+def test_norms_about_the_ends_of_bins(d: int) -> None:
+    """Where rounding decides, the kernel looks again: a last digit, and 2^-36 of the square, to each side."""
+    ends = np.ldexp(np.append(STEPS, 1.0), np.arange(-9, 11)[:, None]).ravel()
+    sides = [
+        np.nextafter(ends, 0),
+        ends,
+        np.nextafter(ends, np.inf),
+        *(ends * (1 + s * 2.0**-37) for s in (-3, -1, 1, 3)),
+    ]
+    alone = np.concatenate(sides)[:, None] * np.eye(1, d)
+    spread = np.concatenate(sides)[:, None] * np.full(d, d**-0.5)
+    rows = np.concatenate([alone, spread])
+    expected = reference.count_norms(rows, STEPS, -100, -60, 120)
+    for name, kernel in KERNELS.items():
+        counts = np.zeros(120, np.int64)
+        assert kernel.count_norms(rows, STEPS, -100, -60, counts)
+        np.testing.assert_array_equal(counts, expected, err_msg=name)
+
+
 def test_rows_may_be_mapped_in_place_and_nothing_between_them_is_touched() -> None:
     rows = table("f8", 40, 9, missing=True)
     before, memory = rows.copy(), rows.base
