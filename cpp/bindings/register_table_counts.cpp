@@ -92,6 +92,14 @@ bool map(const py::array& rows, const std::optional<py::array>& location,
   });
 }
 
+void mix(py::array& rows, const py::array& linear, int bits, int n_threads) {
+  const auto target = mutable_rows<double>(rows, "rows");
+  const auto matrix = const_rows<double>(linear, "linear");
+  require_disjoint(matrix, "linear", target, "rows");
+  const py::gil_scoped_release no_gil;
+  mix_rows(target, matrix, bits, n_threads);
+}
+
 }  // namespace
 
 void register_table_counts(py::module_& module) {
@@ -145,5 +153,14 @@ float64, row-contiguous, the memory of rows or none of it. False if an entry is 
 NaN stands for a ``missing`` value, NaN.
 
 Raises ValueError for shapes that do not fit; TypeError for other dtypes.
+)");
+  module.def("mix_rows", &mix, py::arg("rows").noconvert(), py::arg("linear").noconvert(),
+             py::arg("bits"), py::arg("n_threads").noconvert() = 1, R"(
+rows = round(2^bits rows) 2^-bits linear, in place.
+
+rows: (n, d) float64, row-contiguous; linear: (d, d) float64, row-contiguous. The same for any n_threads and order of
+additions where entries are so few bits, on a grid, that no sum of products is rounded.
+
+Raises ValueError for shapes that do not fit and bits beyond 1000; TypeError for other dtypes.
 )");
 }

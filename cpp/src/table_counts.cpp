@@ -21,6 +21,8 @@ namespace {
 constexpr double largest_finite = std::numeric_limits<double>::max();
 // A thread's own counts cost as much as this many entries for each.
 constexpr double entries_per_count = 8.0;
+// Rows that are multiplied together, so that the matrix is read seldom enough.
+constexpr Index mixed_rows = 256;
 // Rows whose places are added up in doubles, which are exact far beyond.
 constexpr Index rows_per_sum = 1024;
 constexpr Index n_partial = 8;
@@ -545,6 +547,33 @@ bool map_rows(const ConstRows<Scalar>& rows, const ConstVectorView<double>& loca
     if (!all) finite = false;
   });
   return finite;
+}
+
+void mix_rows(Rows<double> rows, const ConstRows<double>& linear, int bits, int n_threads) {
+  require_threads(n_threads);
+  const Index d = rows.cols();
+  require(linear.rows() == d && linear.cols() == d, "linear must have shape (d, d)");
+  require(std::abs(bits) <= 1000, "bits must be between -1000 and 1000");
+  if (rows.size() == 0) return;
+  const double up = std::ldexp(1.0, bits);
+  const double down = std::ldexp(1.0, -bits);
+  const double work = static_cast<double>(rows.size()) * static_cast<double>(d);
+  const Index n_blocks = (rows.rows() + mixed_rows - 1) / mixed_rows;
+  const Index n_chunks = std::min<Index>(threads_for(work, n_threads), n_blocks);
+  const Index n_each = (n_blocks + n_chunks - 1) / n_chunks;
+  parallel_for(n_chunks, n_threads, [&](Index chunk) {
+    RowMajorMatrix<double> on_grid(std::min(mixed_rows, rows.rows()), d);
+    const Index last = std::min(rows.rows(), (chunk + 1) * n_each * mixed_rows);
+    for (Index begin = chunk * n_each * mixed_rows; begin < last; begin += mixed_rows) {
+      const Index n = std::min(mixed_rows, last - begin);
+      for (Index i = 0; i < n; ++i) {
+        const double* const row = &rows.coeffRef(begin + i, 0);
+        double* const grid = &on_grid.coeffRef(i, 0);
+        for (Index j = 0; j < d; ++j) grid[j] = nearest(row[j] * up) * down;
+      }
+      rows.middleRows(begin, n).noalias() = on_grid.topRows(n) * linear;
+    }
+  });
 }
 
 template bool count_magnitudes(const ConstRows<float>&, const ConstIntegers&, bool, Index, Index,

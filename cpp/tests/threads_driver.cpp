@@ -270,6 +270,9 @@ RowMajorMatrix<double> mapped(int threads) {
   RowMajorMatrix<double> out(60000, 20);
   map_rows<double>({table.data(), 60000, 20, Eigen::OuterStride<>(20)}, {nullptr, 0}, {nullptr, 0},
                    0.5, false, {out.data(), 60000, 20, Eigen::OuterStride<>(20)}, threads);
+  const RowMajorMatrix<double> linear = RowMajorMatrix<double>::Identity(20, 20);
+  mix_rows({out.data(), 60000, 20, Eigen::OuterStride<>(20)},
+           {linear.data(), 20, 20, Eigen::OuterStride<>(20)}, 20, threads);
   return out;
 }
 
@@ -326,7 +329,7 @@ void check_results() {
   require(sparse_diagonal(1) == sparse_diagonal(n_threads), "csr_squares");
   require(sparse_sums(1) == sparse_sums(n_threads), "csr_group_sums");
   require(table_counts(1) == table_counts(n_threads), "counts and sums of a table");
-  require(mapped(1) == mapped(n_threads), "map_rows");
+  require(mapped(1) == mapped(n_threads), "map_rows and mix_rows");
 }
 
 void check_exceptions() {

@@ -136,6 +136,20 @@ def test_norms_about_the_ends_of_bins(d: int) -> None:
         np.testing.assert_array_equal(counts, expected, err_msg=name)
 
 
+@pytest.mark.parametrize(("n", "d"), [(0, 2), (1, 1), (7, 3), (600, 40), (3000, 131)])
+def test_rows_are_mixed_in_place_without_rounding(n: int, d: int) -> None:
+    rng = np.random.default_rng([n, d])
+    memory = rng.standard_normal((n, d + 2))
+    linear = np.rint(rng.standard_normal((d, d)) * 2**15)
+    expected = reference.mix_rows(memory[:, 1:-1], linear, 20)
+    for name, kernel in KERNELS.items():
+        for n_threads in (1, 3):
+            found = memory.copy()
+            kernel.mix_rows(found[:, 1:-1], linear, 20, n_threads)
+            np.testing.assert_array_equal(found[:, 1:-1], expected, err_msg=name)
+            np.testing.assert_array_equal(found[:, [0, -1]], memory[:, [0, -1]])
+
+
 def test_rows_may_be_mapped_in_place_and_nothing_between_them_is_touched() -> None:
     rows = table("f8", 40, 9, missing=True)
     before, memory = rows.copy(), rows.base
@@ -188,6 +202,8 @@ ROWS, ONE, COUNTS = np.zeros((4, 2)), np.ones(2), np.zeros((2, 2, 9), np.int64)
         ),
         (lambda: core.map_rows(ROWS, ONE, np.ones(3), 1.0, False, ROWS), ValueError, "location and scale"),
         (lambda: core.map_rows(ROWS, ONE, ONE, 1.0, False, np.zeros((4, 3))), ValueError, "out must have the shape"),
+        (lambda: core.mix_rows(ROWS, np.eye(3), 20), ValueError, "linear must have shape"),
+        (lambda: core.mix_rows(ROWS, np.eye(2), 1001), ValueError, "bits must be between"),
         (
             lambda: core.map_rows(ROWS[:2], ONE, ONE, 1.0, False, ROWS[1:3]),
             ValueError,

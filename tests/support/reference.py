@@ -38,6 +38,7 @@ __all__ = [
     "gather_rows",
     "group_sums",
     "map_rows",
+    "mix_rows",
     "marked_moments",
     "noise_times_vector",
     "normal",
@@ -723,6 +724,11 @@ def map_rows(rows: NDArray[Any], location: Vector | None, scale: Vector | None, 
         out = out if location is None else out - location
         out = np.clip(out if scale is None else out / scale, -largest, largest)
     return np.where(np.isnan(rows), 0.0, out)
+
+
+def mix_rows(rows: Matrix, linear: Matrix, bits: int) -> Matrix:
+    """Rows rounded to the grid of 2^-bits, times ``linear``."""
+    return np.asarray(np.ldexp(np.rint(np.ldexp(rows, bits)), -bits) @ linear)
 
 
 def marked_moments(rows: NDArray[Any], groups: NDArray[Any], n_groups: int, mark: int) -> NDArray[np.int64]:

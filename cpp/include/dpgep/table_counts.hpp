@@ -47,4 +47,8 @@ bool map_rows(const ConstRows<Scalar>& rows, const ConstVectorView<double>& loca
               const ConstVectorView<double>& scale, double largest, bool missing, Rows<double> out,
               int n_threads);
 
+// rows = round(2^bits rows) 2^-bits linear. The same bits for any threads and order of additions if
+// sums of 2^bits rows times linear, in units of its grid, are integers below 2^53.
+void mix_rows(Rows<double> rows, const ConstRows<double>& linear, int bits, int n_threads);
+
 }  // namespace dpgep

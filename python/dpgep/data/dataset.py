@@ -349,4 +349,5 @@ def map_rows(preprocessing: Preprocessing, rows: NDArray[Any], out: NDArray[np.f
     parts = preprocessing.location, preprocessing.scale
     if not core.map_rows(rows, *parts, preprocessing.largest, preprocessing.missing, out, thread_count()):
         raise NotFiniteError
-    preprocessing.mix(out)
+    if preprocessing.linear is not None:
+        core.mix_rows(out, preprocessing.linear, preprocessing.bits, thread_count())

@@ -199,17 +199,16 @@ class Preprocessing(Shown):
         """The bound on what a person adds to a release: mapped rows, or these and the marks of what is absent."""
         return self.bound / part_of_values(n_columns) if self.pairwise else self.bound
 
-    def mix(self, rows: Matrix) -> None:
-        """Multiply rows z by ``linear``, in place, if there is one. The image of a row is a function of that row alone,
-        to the last bit.
+    @property
+    def bits(self) -> int:
+        """Mapped rows are rounded to the grid of 2^-bits before they are multiplied by ``linear``.
 
-        Entries are, before they are multiplied. Both factors of a product are then integers, in units of a power of
-        two, of norms below 2^26: all partial sums are integers below 2^52, which no order of additions rounds.
+        Both factors of a product are then integers, in units of a power of two, of norms below 2^26: all partial sums
+        are integers below 2^52, which no order of additions rounds. The image of a row is a function of that row alone,
+        to the last bit.
         """
-        if self.linear is not None:
-            longest = self.largest * math.sqrt(len(self.linear))
-            with np.errstate(all="ignore"):  # whatever the caller has set: an error would tell of a value
-                rows[...] = _on_grid(rows, _bits_for(longest)) @ self.linear
+        assert self.linear is not None
+        return _bits_for(self.largest * math.sqrt(len(self.linear)))
 
     def components(self, vectors: Matrix) -> Matrix:
         """Components (K, d) of rows x from components of mapped rows, of unit norm in units of the scales."""
