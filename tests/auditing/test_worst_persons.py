@@ -16,6 +16,7 @@ from dpgep.data import people
 SHORT = {"restarts": 4, "steps": 1, "seed": 0}
 CASES = [(name, "known", "replace-one") for name in ("pca", "pca, standardized", "cca", "fda")]
 CASES += [("sir", "known", "add-remove"), ("pca", "pairwise", "replace-one")]
+CASES += [("pca, weights", "known", "replace-one"), ("pca, rows alike", "known", "add-remove")]
 
 
 @pytest.mark.parametrize(("name", "terms", "adjacency"), CASES)

@@ -678,3 +678,24 @@ def test_several_rows_to_a_person(run: Run, model: list[str]) -> None:
     assert report.public.n_people == 150
     assert report.public.feature_names == ("age", "height", "weight")
     assert "p17" not in Path("found.json").read_text(encoding="utf-8", errors="replace")
+
+
+def test_weights_of_a_survey(run: Run) -> None:
+    Path("survey.csv").write_text(
+        "age,height,w,id\n" + "".join(f"{40 + i % 37},{150 + i % 41},{0.5 + i % 5},{i // 3}\n" for i in range(N)),
+        encoding="utf-8",
+    )
+    weights = ["--weights", "w", "--largest-weight", "4.5"]
+    status, _, errors = run("release", "survey.csv", "--exclude", "id", *BUDGET, "--weights", "w")
+    assert status != 0
+    assert "largest_weight" in errors
+    status, _, errors = run("release", "survey.csv", "--exclude", "id", *BUDGET, *weights, "-o", "survey.dpgep")
+    assert status == 0, errors
+    found: Any = dpgep.load("survey.dpgep")
+    assert found.report.public.feature_names == ("age", "height")
+    assert found.report.public.largest_weight == 4.5
+    alike = ["--person", "id", "--rows", "3"]
+    status, _, errors = run("pca", "survey.csv", *BUDGET, *weights, *alike, "-o", "alike.json")
+    assert status == 0, errors
+    report: Any = dpgep.load("alike.json").privacy
+    assert (report.public.rows, report.public.feature_names) == (3, ("age", "height"))

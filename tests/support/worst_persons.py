@@ -75,6 +75,7 @@ def _several(rows: Matrix, groups: Any, **terms: Any) -> Any:
 
 
 ONE = (("n_components", 1),)
+WEIGHTS = np.array([1.0, 1.0, 0.5, 0.0])  # in place of groups
 MECHANISMS: dict[str, Mechanism] = {
     "pca": Mechanism(lambda rows, groups, **terms: dpgep.pca(rows, **terms), options=ONE),
     "pca, uncentred": Mechanism(lambda rows, groups, **terms: dpgep.pca(rows, center=False, **terms), options=ONE),
@@ -94,6 +95,12 @@ MECHANISMS: dict[str, Mechanism] = {
         grouped=True,
         options=ONE,
     ),
+    "pca, weights": Mechanism(
+        lambda rows, groups, **terms: dpgep.pca(rows, weights=WEIGHTS[groups], largest_weight=1.0, **terms),
+        grouped=True,
+        options=ONE,
+    ),
+    "pca, rows alike": Mechanism(lambda rows, groups, **terms: dpgep.pca(rows, rows=3, **terms), options=ONE),
     "pca by sr-dp": Mechanism(
         lambda rows, groups, **terms: dpgep.pca(rows, center=False, **terms), options=(*ONE, ("method", "sr-dp"))
     ),

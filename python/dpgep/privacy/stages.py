@@ -9,6 +9,8 @@ of a person, is at most
                 (u - t)^2 + (u^2 - t^2)^2 = D^2 (1 + (u + t)^2) <= D^2 (1 + (2 - D)^2), which grows in D, up to 4 at
                 D = 2; and where one of two has no value, u^2 + u^4 + 1 <= 3: the number of people is free;
     4 (1)       in a sum of rows in the unit ball.
+
+Where people have weights, one who is replaced may count for nothing: that is no more than being taken out.
 """
 
 from __future__ import annotations
