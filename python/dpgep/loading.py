@@ -18,6 +18,7 @@ import numpy as np
 
 from dpgep._files import Target
 from dpgep.data.integer_moments import BITS, ExactMomentAccumulator
+from dpgep.data.people import WEIGHT_BITS
 from dpgep.local.aggregator import SUMS as LOCAL_SUMS
 from dpgep.local.aggregator import Aggregator, StoredSums
 from dpgep.local.aggregator import (
@@ -264,8 +265,9 @@ def _moments(document: Document) -> Moments:
     _require_model(stored.model)
     if stored.bits not in BITS:
         raise ValueError(f"bits must be from {BITS[0]} to {BITS[-1]}, got {stored.bits}")
-    if not 0 <= stored.n <= _MOST_PEOPLE:
-        raise ValueError(f"n must be a number of people, from 0 to 2^62, got {stored.n}")
+    weight = 1 if stored.person is None else 1 << WEIGHT_BITS
+    if not 0 <= stored.n <= _MOST_PEOPLE // weight:
+        raise ValueError(f"n must be a number of people, from 0 to {_MOST_PEOPLE // weight}, got {stored.n}")
     layout = layout_of(stored.model, PublicFacts(stored.adjacency, None, stored.public_n), stored.preprocessing)
     size = layout.dimension * (layout.dimension + 1) // 2
     _require_shape("low", stored.low, (size,))
@@ -274,11 +276,10 @@ def _moments(document: Document) -> Moments:
         None if limb is None else upper_triangle_of(limb, layout.dimension) for limb in (stored.low, stored.high)
     )
     assert low is not None
-    sums = ExactMomentAccumulator.of_limbs(layout, stored.bits, stored.n, low, high)
+    sums = ExactMomentAccumulator.of_limbs(layout, stored.bits, stored.n * weight, low, high)
     sums.require_possible()
-    facts = {
-        name: getattr(stored, name) for name in ("model", "bound", "preprocessing", "adjacency", "public_n", "bits")
-    }
+    names = ("model", "bound", "preprocessing", "adjacency", "public_n", "bits", "person")
+    facts = {name: getattr(stored, name) for name in names}
     return Moments._of_sums(sums, facts)
 
 

@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 
 from dpgep._optional import import_extra
 from dpgep._watched import noted
-from dpgep.data.integer_moments import DEFAULT_BITS, LOW_BITS, IntegerMoments
+from dpgep.data.integer_moments import LOW_BITS, IntegerMoments
 from dpgep.models.model import Adjacency, PublicFacts
 from dpgep.models.moments import MomentLayout
 from dpgep.models.preprocessing import Preprocessing
@@ -72,10 +72,11 @@ class Terms:
 
     Parameters
     ----------
-    model, bound, preprocessing, adjacency, public_n, bits
+    model, bound, preprocessing, adjacency, public_n, bits, person
         As in `dpgep.Moments`. Under "replace-one" the number of people of all sites together becomes public, that of
         each site does not; under "add-remove" neither. Name the model's features, here and in the moments of each site,
-        if the release is to have names.
+        if the release is to have names. With ``person``, all rows of a person must be at one site: nobody
+        can check that.
     sites : sequence of str
         Names of all sites, at least two.
     colluding : int
@@ -101,7 +102,8 @@ class Terms:
     mu: float | None = None
     adjacency: Adjacency = "replace-one"
     public_n: int | None = None
-    bits: int = DEFAULT_BITS
+    bits: int | None = None
+    person: str | None = None
 
     def __post_init__(self) -> None:
         given: Any = self.sites
@@ -116,6 +118,7 @@ class Terms:
         if not _is_name(self.session):
             raise ValueError(f"session must be a name for this sum, got {self.session!r}")
         object.__setattr__(self, "sites", names)
+        object.__setattr__(self, "bits", self.no_people.bits)
         for name in ("_fields", "share"):  # what they raise is to be raised here
             getattr(self, name)
         warn_of_epsilon(self.guarantee)
@@ -123,17 +126,17 @@ class Terms:
     @property
     def guarantee(self) -> Budget:
         """The guarantee in all its forms: a new budget for this sum alone."""
-        return Budget(**self._named(_FORMS), adjacency=self.adjacency)
+        return Budget(**self._named(_FORMS), adjacency=self.adjacency, person=self.person)
 
     @cached_property
     def no_people(self) -> Moments:
         """Sums of nobody, of this model, bound and grid."""
-        return Moments(self.model, **self._named(("bound", "preprocessing", "adjacency", "public_n", "bits")))
+        return Moments(self.model, **self._named(("bound", "preprocessing", "adjacency", "public_n", "bits", "person")))
 
     @cached_property
     def facts(self) -> PublicFacts:
         """Public facts: the adjacency, the bound, and the number of people where it is public beforehand."""
-        return PublicFacts(self.adjacency, self.no_people.bound, self.public_n)
+        return PublicFacts(self.adjacency, self.no_people.bound, self.public_n, person=self.person)
 
     @cached_property
     def layout(self) -> MomentLayout:
@@ -144,7 +147,8 @@ class Terms:
     def share(self) -> IntegerNoise:
         """The scales of one site's share of the noise."""
         honest = len(self.sites) - self.colluding
-        return share_noise(self.guarantee.mu, self.layout, self.adjacency, self.bits, honest)
+        nobody = self.no_people
+        return share_noise(self.guarantee.mu, self.layout, self.adjacency, nobody.bits, honest, nobody.weight_bits)
 
     def entry(self) -> LedgerEntry:
         """What the release costs each person."""
@@ -346,7 +350,7 @@ def release(terms: Terms, keys: Mapping[str, bytes], messages: Mapping[str, byte
         releases=(entry,),
         exact=entry.rounding != "none",
         seeded=False,
-        public=public_inputs(terms.model, facts.n, {}),
+        public=public_inputs(terms.model, facts.n, {}, person=facts.person),
     )
     moments = Release(terms.model, report, noisy, frozenset([digest]), terms.no_people.preprocessing)
     warn_of_delta(budget, facts.n, moments)
@@ -500,7 +504,10 @@ def _integers(words: Words, terms: Terms) -> IntegerMoments:
     people = (int(n_high[0]) << LOW_BITS) + int(n[0]) if n.size else 0
     if n.size and people < 1:
         raise ValueError("the people of all sites are none: a message was altered, or was not made by this protocol")
-    return IntegerMoments(*_blocks(lows, terms), high=_blocks(highs, terms), bits=terms.bits, n=people)
+    nobody = terms.no_people
+    return IntegerMoments(
+        *_blocks(lows, terms), high=_blocks(highs, terms), bits=nobody.bits, n=people, weight_bits=nobody.weight_bits
+    )
 
 
 def _blocks(parts: list[Integers], terms: Terms) -> tuple[Integers, Integers, Integers]:

@@ -23,7 +23,7 @@ from dpgep.data.clipped_sums import BITS, ClippedSums, Directions, Factors, Prod
 from dpgep.data.ids import numbered
 from dpgep.data.integer_moments import ExactMomentAccumulator
 from dpgep.data.integer_sums import GridSums, MagnitudeCounts, NormCounts
-from dpgep.data.people import WEIGHT_BITS, _row_keys, row_weights
+from dpgep.data.people import WEIGHT_BITS, row_keys, row_weights
 from dpgep.data.rows import Batch, Rows
 from dpgep.methods import METHODS
 from dpgep.reports.report import verify
@@ -740,7 +740,7 @@ def test_weights_of_others_do_not_depend_on_a_person(make_keys: str) -> None:
         ids = rng.permutation(np.repeat(np.arange(n_people), m))
         x = dummies(len(ids), rng)
         keys = {
-            "of rows": _row_keys(Rows((x,), 1.0), None),
+            "of rows": row_keys(Rows((x,), 1.0), None),
             "alike": np.zeros(len(x), np.uint64),
             "alike but for the last bits": rng.integers(0, 16, len(x)).astype(np.uint64),
         }[make_keys]
@@ -757,7 +757,7 @@ def test_weights_of_others_do_not_depend_on_a_person(make_keys: str) -> None:
 def test_rows_of_indicators_have_hashes_of_their_own() -> None:
     x = np.unique(dummies(20_000, np.random.default_rng(6)), axis=0)
     for rows in (x, np.unique(np.random.default_rng(7).integers(1, 6, (20_000, 10)).astype(float), axis=0)):
-        assert len(np.unique(_row_keys(Rows((rows,), 1.0), None))) == len(rows)
+        assert len(np.unique(row_keys(Rows((rows,), 1.0), None))) == len(rows)
 
 
 def test_rows_of_indicators_in_any_order_have_the_same_bits() -> None:

@@ -373,3 +373,24 @@ def test_a_neighbour_with_the_same_answers_looks_the_same(adjacency: Any, spark:
     assert not result.flagged, result
     assert result.error is None
     assert len(result.parts) > 1  # stages that buy the bound, and the answer
+
+
+@pytest.mark.parametrize("is_text", [False, True])
+@pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")
+def test_people_with_rows_in_several_partitions(is_text: bool, spark: Any, frame: pd.DataFrame) -> None:
+    """Spark brings the rows of each person together, in any order: the bits of rows in memory, for all passes."""
+    ids = pd.Series(np.random.default_rng(0).integers(0, 200, len(frame)), name="key")
+    table = frame.assign(key="p" + ids.astype(str) if is_text else ids)
+    lazy = spread(spark, table, 7)
+    given: dict[str, Any] = {"classes": LABELS, "adjacency": "add-remove"}
+    source = dpgep.scan(lazy)
+    ours = solve_seeded(dpgep.fda(source[NAMES], source["label"], person="key", **given), mu=1.0)
+    theirs = solve_seeded(dpgep.fda(frame[NAMES], frame["label"], person=table["key"], **given), mu=1.0)
+    assert ours.components.tobytes() == theirs.components.tobytes()
+    model = dpgep.models.PcaModel(6, center=True)
+    found, expected = (dpgep.Moments(model, bound=1.0, person="key") for _ in range(2))
+    found.update(lazy.drop("label"))
+    expected.update(table[[*NAMES, "key"]])
+    assert bytes_of(found) == bytes_of(expected)
+    with pytest.raises(ValueError, match="rows in both parts"):
+        expected.merge(found)

@@ -34,6 +34,12 @@ class DataFrame:
     def selectExpr(self, *names: str) -> DataFrame:
         return DataFrame([each.select(list(names)) for each in self.partitions])
 
+    def repartition(self, name: str) -> DataFrame:
+        """Rows of equal values in one partition, the last come first."""
+        table, n = self.toArrow(), len(self.partitions)
+        places = [hash(value) % n for value in table[name].to_pylist()]
+        return DataFrame([table.take([i for i, at in enumerate(places) if at == place][::-1]) for place in range(n)])
+
     def mapInArrow(self, task: Callable[[Any], Iterator[Any]], schema: str) -> DataFrame:
         rows = []
         for number, table in enumerate(self.partitions):

@@ -23,6 +23,7 @@ from dpgep._threads import thread_count
 from dpgep._watched import naming
 from dpgep.data.checksum import PassChecksum, PassComparison
 from dpgep.data.float_sums import RowProducts, StreamedProducts
+from dpgep.data.ids import Identities
 from dpgep.data.rows import Batch, NotFiniteError, Rows, S, Sums, block_height, clipped_blocks, joined_views
 from dpgep.models.pairwise import mark_of, part_of_values
 from dpgep.models.preprocessing import Preprocessing
@@ -50,10 +51,12 @@ class People:
     ----------
     n : how many there are; None while nobody has counted.
     passes : number of passes over their rows begun so far.
+    identities : who they are, once their rows were read; None where nobody asks.
     """
 
     n: int | None
     passes: int = 0
+    identities: Identities | None = None
 
     @property
     def name(self) -> str:

@@ -21,9 +21,13 @@ import numpy as np
 
 from dpgep._optional import import_extra
 from dpgep._threads import one_thread_per_task
+from dpgep.data import people_in_parts
 from dpgep.data.checksum import PassChecksum, PassComparison, combined
 from dpgep.data.dataset import Dataset, People
+from dpgep.data.ids import Identities
 from dpgep.data.inputs import check_not_masked, known_rows
+from dpgep.data.people import WEIGHT_BITS, enough_people
+from dpgep.data.people_in_parts import Identified
 from dpgep.data.rows import Batch, S, Sums
 from dpgep.sources import Scan, Selection, scan
 from dpgep.sources.encoding import Categories
@@ -37,13 +41,15 @@ from dpgep.sources.tables import pyarrow
 # lost: nothing can change them.
 Partial = tuple[int, bytes, bytes] | Exception
 
-Task = tuple[Callable[..., Any], Callable[..., Batch], Callable[[], Sums], "bytes | None"]
+Task = tuple[Callable[..., Any], Callable[..., Any], Callable[[], Sums], "bytes | None"]
 
 # What a part holds of the same people: an array, or a chunk, for each input.
 Part = tuple[Any, ...]
 
 # Partial sums that one task of Dask merges: a tree of little depth, and little memory on a worker.
 _DASK_FAN_IN = 4
+# Piles that Dask deals rows into, whose people are in one each: a task for each part and pile.
+_MOST_PILES = 64
 # Bytes that every one may carry with it; vectors to be multiplied are more, for one.
 _SENT_WITH_EACH = 1 << 16
 # Partial sums that one task of Spark merges, all of which it holds.
@@ -61,6 +67,9 @@ class DistributedDataset(Dataset):
     ``read(*part)`` gives there the arrays of the part's people, batch by batch, ``to_batch`` makes a batch of
     them: ``n_features`` columns in all, clipped to ``bound``. ``n`` is the number of people where it is known;
     ``people`` is the scan that they are of, if they are of one: it checks their number.
+
+    With ``several_rows``, the last array is the id of each row's person, and ``to_batch`` makes `Coded` rows of all
+    others: whose rows are in several parts, has all of them brought to one in each pass.
     """
 
     #: where the rows are, and how to bring them here
@@ -71,19 +80,22 @@ class DistributedDataset(Dataset):
     def __init__(
         self,
         read: Callable[..., Iterator[tuple[Any, ...]]],
-        to_batch: Callable[..., Batch],
+        to_batch: Callable[..., Any],
         n_features: int,
         bound: float,
         fewest: int,
         n: int | None,
         people: Scan | None = None,
+        several_rows: bool = False,
+        identities: Identities | None = None,
     ) -> None:
         self._read = read
         self._to_batch = to_batch
+        self.weight_bits = WEIGHT_BITS if several_rows else 0
         self._fewest = fewest
         self._scan = people
         self._comparison = PassComparison(self.hint)
-        self.bound, self.n_features, self.people = bound, n_features, People(n)
+        self.bound, self.n_features, self.people = bound, n_features, People(n, identities=identities)
 
     def _summed(self, make: Callable[[], S], alone: bool) -> S:
         """One pass. The tree depends on the parts alone, so that sums in floating point have the same bits whichever
@@ -94,15 +106,20 @@ class DistributedDataset(Dataset):
         result = self._reduced((self._read, self._to_batch, make, key))
         if isinstance(result, Exception):
             raise result
-        n, sums, checksum = result
+        n, stored, checksum = result
         if self._scan is not None:
             self._scan.check_rows(n)
-        if n < self._fewest:
+        sums: Any = pickle.loads(stored)
+        if self.weight_bits:
+            n = enough_people(sums.n_people(), self._fewest)
+        elif n < self._fewest:
             raise ValueError(f"the data must have at least {self._fewest} rows, they have {n}")
         if key is not None:
             self._comparison.compare(checksum)
         self.people.n = n
-        return pickle.loads(sums)  # type: ignore[no-any-return]
+        if self.weight_bits and self.people.identities is not None:
+            self.people.identities.add_rows(sums.whose)
+        return sums.sums if self.weight_bits else sums  # type: ignore[no-any-return]
 
     @abstractmethod
     def _reduced(self, task: Task) -> Partial:
@@ -131,6 +148,43 @@ def summed(task: Task, *part: Any) -> Partial:
         return n, pickle.dumps(sums, protocol=pickle.HIGHEST_PROTOCOL), digest
     except Exception as error:
         return _carried(error)
+
+
+def summed_people(make: Callable[[], Sums], key: bytes | None, *piles: list[Identified] | Exception) -> Partial:
+    """The sums over people, all of whose rows are in these piles."""
+    try:
+        for pile in piles:
+            if isinstance(pile, Exception):
+                return pile
+        people = people_in_parts.joined([batch for pile in piles for batch in pile])  # type: ignore[union-attr]
+        with one_thread_per_task():
+            sums = people_in_parts.SumsOfPeople(make, people)
+            digest = b"" if key is None else people_in_parts.checksum(people, key)
+        n_rows = 0 if people is None else people.rows.n
+        return n_rows, pickle.dumps(sums, protocol=pickle.HIGHEST_PROTOCOL), digest
+    except Exception as error:
+        return _carried(error)
+
+
+def summed_partition(task: Task, *part: Any) -> Partial:
+    """The sums over the people of one part, which has all of their rows."""
+    read, to_coded, make, key = task
+    return summed_people(make, key, _pile(dealt_part(read, to_coded, 1, *part), 0))
+
+
+def dealt_part(
+    read: Callable[..., Any], to_coded: Callable[..., Any], n_piles: int, *part: Any
+) -> list[list[Identified]] | Exception:
+    """`people_in_parts.dealt`, where the part is read."""
+    try:
+        with one_thread_per_task():
+            return people_in_parts.dealt(read, to_coded, n_piles, *part)
+    except Exception as error:
+        return _carried(error)
+
+
+def _pile(piles: list[list[Identified]] | Exception, place: int) -> list[Identified] | Exception:
+    return piles if isinstance(piles, Exception) else piles[place]
 
 
 def merged(first: Partial, *others: Partial) -> Partial:
@@ -191,15 +245,17 @@ class DaskDataset(DistributedDataset):
         self,
         parts: Sequence[tuple[Any, ...]],
         read: Callable[..., Iterator[tuple[Any, ...]]],
-        to_batch: Callable[..., Batch],
+        to_batch: Callable[..., Any],
         n_features: int,
         bound: float,
         fewest: int,
         n: int | None = None,
         client: Any = None,
         people: Scan | None = None,
+        several_rows: bool = False,
+        identities: Identities | None = None,
     ) -> None:
-        super().__init__(read, to_batch, n_features, bound, fewest, n, people)
+        super().__init__(read, to_batch, n_features, bound, fewest, n, people, several_rows, identities)
         self._parts = parts
         self._client = client
 
@@ -212,7 +268,9 @@ class DaskDataset(DistributedDataset):
 
     def _tree(self, task: Task) -> Any:
         delayed = import_extra("dask", "dask").delayed
-        if len(import_extra("cloudpickle", "dask").dumps(task)) > _SENT_WITH_EACH:
+        if self.weight_bits:
+            level = self._sums_of_piles(task)
+        elif len(import_extra("cloudpickle", "dask").dumps(task)) > _SENT_WITH_EACH:
             # a key of the graph, which workers hand to each other: a block of vectors travels once to each of them
             shared = delayed(task, traverse=False)
             level = [delayed(summed, pure=False)(shared, *part) for part in self._parts]
@@ -224,6 +282,16 @@ class DaskDataset(DistributedDataset):
         while len(level) > 1:
             level = [merge(*level[i : i + _DASK_FAN_IN]) for i in range(0, len(level), _DASK_FAN_IN)]
         return level[0]
+
+    def _sums_of_piles(self, task: Task) -> list[Any]:
+        """Each part is dealt into as many piles as there are parts, up to a limit: a sum over each of the piles."""
+        delayed = import_extra("dask", "dask").delayed
+        read, to_coded, make, key = task
+        n_piles = min(len(self._parts), _MOST_PILES)
+        deal = delayed(partial(dealt_part, read, to_coded, n_piles), pure=False)
+        take, add = delayed(_pile, pure=False), delayed(partial(summed_people, make, key), pure=False)
+        parts = [deal(*part) for part in self._parts]
+        return [add(*(take(part, place) for part in parts)) for place in range(n_piles)]
 
 
 def _of_dask(error: Exception) -> Exception:
@@ -257,15 +325,15 @@ def dask_parts(data: tuple[Any, ...]) -> list[Part]:
     return list(zip(*columns, strict=True))
 
 
-def read_chunks(columns: Sequence[tuple[Names, Categories]], *chunks: Any) -> Iterator[Part]:
+def read_chunks(columns: Sequence[tuple[Names, Categories] | None], *chunks: Any) -> Iterator[Part]:
     """The people of a part, on a worker: arrays as they are, pandas through their own source.
 
-    ``columns`` are the names and categories of each collection: what a partition says of its own need not be the same.
-    Raises ValueError for a partition of other columns, or in another order.
+    ``columns`` are the names and categories of each collection: what a partition says of its own need not be the same;
+    None of what is taken as it is. Raises ValueError for a partition of other columns, or in another order.
     """
     if len(chunks) == 1 and isinstance(chunks[0], tuple):  # of `_joint_partitions`
         chunks = chunks[0]
-    yield tuple(_array(chunk, *its) for chunk, its in zip(chunks, columns, strict=True))
+    yield tuple(chunk if its is None else _array(chunk, *its) for chunk, its in zip(chunks, columns, strict=True))
 
 
 def _joint_partitions(frames: tuple[Any, ...]) -> list[Part]:
@@ -328,18 +396,31 @@ class SparkDataset(DistributedDataset):
     def __init__(
         self,
         selections: tuple[Selection, ...],
-        to_batch: Callable[..., Batch],
+        to_batch: Callable[..., Any],
         n_features: int,
         bound: float,
         fewest: int,
+        several_rows: bool = False,
+        identities: Identities | None = None,
     ) -> None:
         people, keys = selections[0].scan, [each.key for each in selections]
         names = list(map(str, people.source.needed(keys)))
         types = people.source.types
         schema = pyarrow().schema([(name, types[name]) for name in names])
         read = partial(_people, people.again(), keys, schema)
-        super().__init__(read, to_batch, n_features, bound, fewest, people.n_rows, people)
-        self._frame, self._names = people.value, names
+        super().__init__(
+            read,
+            to_batch,
+            n_features,
+            bound,
+            fewest,
+            None if several_rows else people.n_rows,
+            people,
+            several_rows,
+            identities,
+        )
+        self._sum = summed_partition if several_rows else summed
+        self._frame, self._names, self._key = people.value, names, str(keys[-1])
 
     def _reduced(self, task: Task) -> Partial:
         """Merged are partitions whose numbers follow each other, then what became of them: a tree of the numbers alone,
@@ -351,7 +432,9 @@ class SparkDataset(DistributedDataset):
         frame = self._frame
         places = {name: f"c{place}" for place, name in enumerate(frame.columns)}
         placed = frame.toDF(*places.values()).selectExpr(*(places[name] for name in self._names))
-        rows = placed.mapInArrow(_sum_of_partition(task), _SCHEMA)
+        if self.weight_bits:
+            placed = placed.repartition(places[self._key])
+        rows = placed.mapInArrow(_sum_of_partition(self._sum, task), _SCHEMA)
         n_bytes = len(pickle.dumps(task[2]()))
         while n_bytes > _AT_DRIVER:
             rows = rows.groupBy(sql.expr(f"part div {_SPARK_FAN_IN}")).applyInArrow(_merged_rows, _SCHEMA)
@@ -364,18 +447,18 @@ class SparkDataset(DistributedDataset):
                 number: merged(*(parts[part] for part in group))
                 for number, group in groupby(sorted(parts), key=_number_of_merged)
             }
-        (result,) = parts.values() or [summed(task, iter(()))]
+        (result,) = parts.values() or [self._sum(task, iter(()))]
         return result
 
 
-def _sum_of_partition(task: Task) -> Callable[[Any], Iterator[Any]]:
+def _sum_of_partition(add: Callable[..., Partial], task: Task) -> Callable[[Any], Iterator[Any]]:
     """What makes of a partition's record batches one row."""
 
     def sum_of_partition(batches: Any) -> Iterator[Any]:
         from pyspark import TaskContext
 
         context: Any = TaskContext.get()
-        yield _row(context.partitionId(), summed(task, batches))
+        yield _row(context.partitionId(), add(task, batches))
 
     return sum_of_partition
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Sequence
+from decimal import Decimal
+from hashlib import blake2b
+from itertools import islice
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +16,7 @@ from numpy.typing import NDArray
 
 from dpgep.data.inputs import check_not_masked
 from dpgep.sources import Selection, as_vector_of_values, is_source, scan
-from dpgep.sources.kinds import is_dask_collection, is_frame, is_polars_frame, is_spark_frame, is_table
+from dpgep.sources.kinds import is_dask_frame, is_frame, is_polars_frame, is_table
 from dpgep.sources.names import missing
 
 # Ids that are whole numbers within a range of so many times their number are counted without sorting.
@@ -26,10 +31,6 @@ class Beside(NamedTuple):
     name: str
     holds: str
     each: str
-
-    @property
-    def not_spread(self) -> str:
-        return f"{self.name}= is not for Dask and Spark yet: read the rows from files by dpgep.scan, or into memory"
 
     def nameless(self, given: Any) -> str:
         return f"{self.name} = {given!r} names a column, but the rows have no names: pass {self.each} for each row"
@@ -51,7 +52,7 @@ def name_of(person: Any) -> str | None:
     if person is None or isinstance(person, str):
         return person
     name = person.key if isinstance(person, Selection) else getattr(person, "name", None)
-    return name if isinstance(name, str) else "person"
+    return name if isinstance(name, str) and not hasattr(person, "chunks") else "person"  # Dask's arrays have keys
 
 
 def numbered(ids: Any, n_rows: int) -> Numbers:
@@ -173,14 +174,11 @@ def _listed(values: Any) -> NDArray[Any]:
 def split_off(views: Sequence[Any], given: Any, column: Beside = IDS) -> tuple[tuple[Any, ...], Any]:
     """The data without a column beside them, and that column: ``given`` itself, or the column of this name.
 
-    It may be in several of the tables, and is then that of the first; of a source it is a `Selection`. Raises TypeError
-    for data on Dask's workers or Spark's executors.
+    It may be in several of the tables, and is then that of the first; of a source it is a `Selection`.
     """
     if given is None:
         return tuple(views), None
-    if any(is_dask_collection(view) or is_spark_frame(getattr(view, "value", view)) for view in views):
-        raise TypeError(column.not_spread)
-    if any(not is_table(view) and not hasattr(view, "__array__") and is_source(view) for view in views):
+    if any(not _has_columns(view) and not hasattr(view, "__array__") and is_source(view) for view in views):
         return _split_off_selections(views, given, column)
     if isinstance(given, Selection):
         raise TypeError(
@@ -188,20 +186,18 @@ def split_off(views: Sequence[Any], given: Any, column: Beside = IDS) -> tuple[t
         )
     if not isinstance(given, str):
         name = getattr(given, "name", None)
-        if isinstance(name, str) and any(is_table(view) and name in _columns(view) for view in views):
+        if isinstance(name, str) and any(_has_columns(view) and name in _columns(view) for view in views):
             raise ValueError(column.a_feature(name))
         return tuple(views), given
-    tables = [view for view in views if is_table(view) and given in _columns(view)]
+    tables = [view for view in views if _has_columns(view) and given in _columns(view)]
     if not tables:
-        known = [name for view in views if is_table(view) for name in _columns(view)]
+        known = [name for view in views if _has_columns(view) for name in _columns(view)]
         raise missing(given, known, f"column of {column.holds}") if known else ValueError(column.nameless(given))
-    return tuple(_without(view, given) if is_table(view) else view for view in views), _column(tables[0], given)
+    return tuple(_without(view, given) if _has_columns(view) else view for view in views), _column(tables[0], given)
 
 
 def _split_off_selections(views: Sequence[Any], given: Any, column: Beside) -> tuple[tuple[Any, ...], Selection]:
     scans = [view.scan if isinstance(view, Selection) else scan(view) for view in views if is_source(view)]
-    if is_spark_frame(scans[0].value):
-        raise TypeError(column.not_spread)
     if not scans[0].repeatable:
         raise ValueError(f"{column.name}= is read in a pass before others: this can be read only once")
     if not isinstance(given, (str, Selection)):
@@ -230,19 +226,109 @@ def _split_off_selections(views: Sequence[Any], given: Any, column: Beside) -> t
     return tuple(kept), ids
 
 
+def _has_columns(view: Any) -> bool:
+    """Whether this is a table in memory, or a Dask DataFrame, whose columns are chosen as those of pandas."""
+    return is_table(view) or is_dask_frame(view)
+
+
 def _columns(table: Any) -> list[Any]:
-    return list(table.columns) if is_frame(table) or is_polars_frame(table) else list(table.schema.names)
+    return list(table.columns) if _takes_names(table) else list(table.schema.names)
 
 
 def _column(table: Any, name: str) -> Any:
-    return table[name] if is_frame(table) or is_polars_frame(table) else table.column(name)
+    return table[name] if _takes_names(table) else table.column(name)
+
+
+def _takes_names(table: Any) -> bool:
+    return is_frame(table) or is_dask_frame(table) or is_polars_frame(table)
 
 
 def _without(table: Any, name: str) -> Any:
     if name not in _columns(table):
         return table
-    if is_frame(table):
+    if is_frame(table) or is_dask_frame(table):
         return table.drop(columns=[name])
     return (
         table.drop(name) if is_polars_frame(table) else table.select([each for each in _columns(table) if each != name])
     )
+
+
+# ---- people of several parts ----
+
+# Two words for each id: a hash, whose last bit says whether it is text.
+Digests = NDArray[np.uint64]
+
+
+def digests(ids: Any, n_rows: int) -> Digests:
+    """(n_rows, 2), 16 bytes that stand for the person of each row, in any process. Raises as `numbered` does, and
+    TypeError for ids that are neither numbers nor text nor bytes: whether others are alike, only their process knows.
+    """
+    values = _checked(ids, n_rows)
+    if values.dtype.kind in "biuf":
+        distinct, numbers = np.unique(values, return_inverse=True)
+        listed, is_text = distinct.tolist(), False
+    else:
+        numbers, listed = _looked_up(values)
+        is_text = _require_of_one_type(listed)
+    hashes = b"".join(blake2b(_spelled(each), digest_size=16, person=b"dpgep person").digest() for each in listed)
+    words = np.frombuffer(hashes, "<u8").astype(np.uint64).reshape(-1, 2)
+    words[:, 1] = words[:, 1] & ~np.uint64(1) | np.uint64(is_text)
+    return words[numbers.reshape(-1)]
+
+
+def _spelled(value: Any) -> bytes:
+    """An id in bytes: alike for values that are equal."""
+    if isinstance(value, str):
+        return value.encode(errors="surrogatepass")
+    if isinstance(value, bytes):
+        return b"bytes " + value
+    if isinstance(value, (Integral, Decimal, float)):
+        return str(int(value) if math.isfinite(value) and value == int(value) else float(value)).encode()
+    raise TypeError("person must hold whole numbers, text or bytes, to know who has rows in several parts")
+
+
+def numbered_digests(whose: Digests) -> tuple[Numbers, Digests]:
+    """The number of each row's person, and the distinct digests. Raises TypeError where ids are of several types."""
+    if len(np.unique(whose[:, 1] & np.uint64(1))) > 1:
+        raise TypeError(_SEVERAL_TYPES)
+    order = np.lexsort((whose[:, 1], whose[:, 0]))
+    in_order = whose[order]
+    is_new = np.append(True, (in_order[1:] != in_order[:-1]).any(axis=1))[: len(order)]
+    numbers = np.empty(len(order), np.int64)
+    numbers[order] = np.cumsum(is_new) - 1
+    return numbers, in_order[is_new]
+
+
+class Identities:
+    """Who has rows in what was summed: 16 bytes for each person, from which ids can be guessed: as confidential."""
+
+    def __init__(self) -> None:
+        self._known: set[bytes] = set()
+
+    def add_rows(self, whose: Digests) -> None:
+        """The people of some rows, any of whom may be known."""
+        joined, others = np.ascontiguousarray(numbered_digests(whose)[1], "<u8").tobytes(), Identities()
+        others._known.update(joined[i : i + 16] for i in range(0, len(joined), 16))
+        self.add(others)
+
+    def add(self, others: Identities) -> None:
+        """Others, any of whom may be known."""
+        self._require_of_one_type(others)
+        self._known |= others._known
+
+    def require_apart(self, others: Identities) -> None:
+        """Raise ValueError where some people are among both, TypeError where ids are of different types."""
+        self._require_of_one_type(others)
+        if not self._known.isdisjoint(others._known):
+            raise ValueError(
+                "some people have rows in both parts, and would count twice: add all rows of a person in one update"
+            )
+
+    def copy(self) -> Identities:
+        copy = Identities()
+        copy._known = set(self._known)
+        return copy
+
+    def _require_of_one_type(self, others: Identities) -> None:
+        if len({each[8] & 1 for known in (self, others) for each in islice(known._known, 1)}) > 1:
+            raise TypeError(_SEVERAL_TYPES)

@@ -195,12 +195,14 @@ class ExactMomentAccumulator(Sums):
         if not is_within or diagonal.min() < 0 or max(squares.sum(), people.sum()) > most or not is_everybody:
             raise ValueError(f"the sums are not those of n = {self.n} people")
 
-    def moments(self) -> IntegerMoments:
-        """The sums in the blocks that a release contains; the second moment is a view of these sums."""
+    def moments(self, weight_bits: int = 0) -> IntegerMoments:
+        """The sums in the blocks that a release contains; the second moment is a view of these sums.
+
+        They are of people who have the weight 2^``weight_bits``.
+        """
         low, high = self.limbs()
-        return IntegerMoments(
-            *self.layout.blocks(low), high=None if high is None else self.layout.blocks(high), bits=self.bits, n=self.n
-        )
+        blocks, of_high = self.layout.blocks(low), None if high is None else self.layout.blocks(high)
+        return IntegerMoments(*blocks, high=of_high, bits=self.bits, n=self.n >> weight_bits, weight_bits=weight_bits)
 
     def copy(self) -> ExactMomentAccumulator:
         low, high = self.limbs()

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from dpgep._threads import run, thread_count
 from dpgep.data.checksum import PassChecksum, PassComparison
 from dpgep.data.dataset import ONE_ROW, Dataset, People
-from dpgep.data.ids import Numbering, Numbers
+from dpgep.data.ids import Identities, Numbering, Numbers, digests
 from dpgep.data.rows import NO_GROUP, Batch, Rows, S, block_height, joined_views
 from dpgep.data.weighting import UNIT_BITS, Weighting, shared_weights
 from dpgep.errors import DataChangedError
@@ -53,26 +53,30 @@ class PeopleDataset(Dataset):
     weight_bits = WEIGHT_BITS
     at_hand = True
 
-    def __init__(self, coded: Coded, weighting: Weighting, fewest: int) -> None:
+    def __init__(
+        self, coded: Coded, weighting: Weighting, fewest: int, identities: Identities | None = None
+    ) -> None:
         self._coded, rows = coded, coded[0]
+        if identities is not None:
+            identities.add_rows(digests(weighting.person, rows.n))
         persons, units = weighting.persons(rows.n), weighting.units(weighting.weights, rows.n)
-        weights = partial(_weights, persons, units, weighting.most_alike, lambda: _row_keys(*coded))
-        self._parts = list(_rows_by_weight(weights(WEIGHT_BITS)))
+        weights = partial(_weights, persons, units, weighting.most_alike, lambda: row_keys(*coded))
+        self._parts = list(rows_by_weight(weights(WEIGHT_BITS)))
         self._finest = None if weighting.most_alike is None else partial(weights, UNIT_BITS)
-        self.people = People(_enough(int(persons.max(initial=-1)) + 1, fewest))
+        self.people = People(enough_people(int(persons.max(initial=-1)) + 1, fewest), identities=identities)
         self.bound, self.n_features = rows.bound, rows.d
 
     def in_finest_weights(self) -> PeopleDataset:
         if self._finest is None:
             return self
         finer = copy(self)
-        finer.weight_bits, finer._parts = UNIT_BITS, list(_rows_by_weight(self._finest()))
+        finer.weight_bits, finer._parts = UNIT_BITS, list(rows_by_weight(self._finest()))
         return finer
 
     def _summed(self, make: Callable[[], S], alone: bool) -> S:
         self.people.passes += 1
         total = make()
-        _add_weighted(total, make, self._coded, self._parts)
+        add_weighted(total, make, self._coded, self._parts)
         return total
 
     def in_memory(self, purpose: str) -> Batch:
@@ -96,11 +100,12 @@ class StreamedPeopleDataset(Dataset):
         n_features: int,
         bound: float,
         fewest: int,
+        identities: Identities | None = None,
     ) -> None:
         self._selections, self._weighting, self._to_coded, self._fewest = selections, weighting, to_coded, fewest
         self._weights: Weights | None = None
         self._comparison = PassComparison("a scanned function must yield the same rows at every call")
-        self.bound, self.n_features, self.people = bound, n_features, People(None)
+        self.bound, self.n_features, self.people = bound, n_features, People(None, identities=identities)
 
     def _summed(self, make: Callable[[], S], alone: bool) -> S:
         weights = self._counted()
@@ -109,7 +114,7 @@ class StreamedPeopleDataset(Dataset):
             of_batch = weights[start : start + coded[0].n]
             if len(of_batch) < coded[0].n:
                 raise DataChangedError("this pass read more rows than the one before: data must not change")
-            _add_weighted(total, make, coded, _rows_by_weight(of_batch))
+            add_weighted(total, make, coded, rows_by_weight(of_batch))
             start += coded[0].n
         return total
 
@@ -128,12 +133,14 @@ class StreamedPeopleDataset(Dataset):
             for coded, ids, weights in self._pass():
                 n_rows = coded[0].n
                 persons.append(np.arange(n, n + n_rows) if ids is None else numbering.numbers(ids, n_rows))
+                if self.people.identities is not None:
+                    self.people.identities.add_rows(digests(ids, n_rows))
                 units.append(weighting.units(weights, n_rows))
-                keys.append(_row_keys(*coded))
+                keys.append(row_keys(*coded))
                 n += n_rows
             parts = np.concatenate(persons), np.concatenate(units), weighting.most_alike, lambda: np.concatenate(keys)
             self._weights = _weights(*parts, self.weight_bits)
-            self.people.n = _enough(n if weighting.person is None else numbering.n, self._fewest)
+            self.people.n = enough_people(n if weighting.person is None else numbering.n, self._fewest)
         return self._weights
 
     def _pass(self) -> Iterator[tuple[Coded, Any, Any]]:
@@ -155,7 +162,7 @@ class StreamedPeopleDataset(Dataset):
         raise ValueError(ONE_ROW)
 
 
-def _add_weighted(total: S, make: Callable[[], S], coded: Coded, parts: Any) -> None:
+def add_weighted(total: S, make: Callable[[], S], coded: Coded, parts: Any) -> None:
     """Add the rows of each weight to ``total``, which ``make`` began, that many times."""
     rows, groups = coded
     for weight, which in parts:
@@ -168,7 +175,7 @@ def _add_weighted(total: S, make: Callable[[], S], coded: Coded, parts: Any) -> 
             total.merge(part, weight)
 
 
-def _enough(n: int, fewest: int) -> int:
+def enough_people(n: int, fewest: int) -> int:
     """The number of people. Raises ValueError for too few where it is public."""
     if n < fewest:
         raise ValueError(f"there must be at least {fewest} people, person has {n}")
@@ -205,7 +212,7 @@ def row_weights(persons: Numbers, keys: Callable[[], NDArray[np.uint64]]) -> NDA
     return weights
 
 
-def _rows_by_weight(weights: Weights) -> Iterator[tuple[int, NDArray[np.intp]]]:
+def rows_by_weight(weights: Weights) -> Iterator[tuple[int, NDArray[np.intp]]]:
     """(weight, numbers of the rows that have it), the weights ascending.
 
     Of many weights, (part of a weight, rows that have it): the parts of a row's weight add up to it.
@@ -223,7 +230,7 @@ def _rows_by_weight(weights: Weights) -> Iterator[tuple[int, NDArray[np.intp]]]:
                 yield value << shift, order[start:end]
 
 
-def _row_keys(rows: Rows, groups: NDArray[np.intp] | None) -> NDArray[np.uint64]:
+def row_keys(rows: Rows, groups: NDArray[np.intp] | None) -> NDArray[np.uint64]:
     """A hash of each row's values and group, the same in whatever form they lie."""
     factors = _mixed(np.arange(1, rows.d + 2, dtype=np.uint64)) | np.uint64(1)  # sums of few of them are far apart
     keys = np.empty(rows.n, dtype=np.uint64)

@@ -75,11 +75,13 @@ class Weighting:
         kept, weights = split_off(kept, self.weights, WEIGHTS)
         return kept, replace(self, person=person, weights=weights, name=name_of(self.person))
 
-    def require_at_hand(self, spread: Sequence[Any]) -> None:
-        """Raise TypeError for columns on Dask's workers, of which there is none."""
-        for column, given in ((IDS, self.person), (WEIGHTS, self.weights)):
-            if given is not None and spread:
-                raise TypeError(column.not_spread)
+    def require_even(self) -> None:
+        """Raise TypeError for weights, and rows that count alike, on Dask's workers and Spark's executors."""
+        if self.most_alike is not None:
+            name = "rows" if self.weights is None else "weights"
+            raise TypeError(
+                f"{name}= is not for Dask and Spark yet: read the rows from files by dpgep.scan, or into memory"
+            )
 
     def require_of(self, source: Scan) -> None:
         """Raise ValueError for columns of another source."""

@@ -296,7 +296,9 @@ def _precision(deviation: float) -> float:
     return math.inf if deviation == 0 else 1 / (deviation * deviation)
 
 
-def share_noise(mu: float, layout: MomentLayout, adjacency: Adjacency, bits: int, honest: int) -> IntegerNoise:
+def share_noise(
+    mu: float, layout: MomentLayout, adjacency: Adjacency, bits: int, honest: int, weight_bits: int = 0
+) -> IntegerNoise:
     """The scales of one share: ``honest`` of them together, without the others, cost at most ``mu``.
 
     A sum of rounded normal deviates is no rounded normal deviate. But its law is, within a total variation that falls
@@ -310,12 +312,13 @@ def share_noise(mu: float, layout: MomentLayout, adjacency: Adjacency, bits: int
     if layout.dimension**2 > MOST_ENTRIES or honest > MOST_PARTIES:
         raise ValueError(f"noise in shares is for at most 2^34 entries and {MOST_PARTIES} parties")
     if math.isinf(mu):
-        return IntegerNoise(bits, 0, 0, 0, 0)
+        return IntegerNoise(bits, 0, 0, 0, 0, weight_bits)
     if not LEAST_MU <= mu <= LARGEST_MU:
         raise ValueError(f"noise in shares needs a mu between 2^-20 and {LARGEST_MU:g}, this budget has mu = {mu:.6g}")
-    whole, _ = integer_noise(mu * (1 - _MARGIN), layout, adjacency, bits)
+    whole, _ = integer_noise(mu * (1 - _MARGIN), layout, adjacency, bits, weight_bits)
     scales = (whole.diagonal, whole.off_diagonal, whole.sums, whole.counts)
-    share = IntegerNoise(bits, *(root_of_part(scale, honest) for scale in scales))
+    diagonal, off_diagonal, sums, counts = (root_of_part(scale, honest) for scale in scales)
+    share = IntegerNoise(bits, diagonal, off_diagonal, sums, counts, weight_bits)
     if min(scale for scale in (share.diagonal, share.off_diagonal, share.sums, share.counts) if scale) < LEAST_SCALE:
         raise ValueError(
             f"a share of the noise is less than {LEAST_SCALE} steps of the grid of {bits} bits: use more bits, or a "

@@ -141,8 +141,7 @@ def release_moments(problem: Summable, mu: float, stream: core.NoiseStream, char
 def _exact(problem: Summable, mu: float, stream: core.NoiseStream, charge: Charge) -> ReleasedMoments:
     """Integer moments plus exactly rounded normal deviates: post-processing of the ideal Gaussian mechanism."""
     layout = problem.layout
-    weight_bits = 0 if problem.dataset is None else problem.dataset.weight_bits
-    noise, deviations = integer_noise(mu, layout, problem.facts.adjacency, problem.grid_bits, weight_bits)
+    noise, deviations = integer_noise(mu, layout, problem.facts.adjacency, problem.grid_bits, problem.weight_bits)
     moments = problem.integer_moments(noise.bits)
     # of weighted rows, too, values lie on the grid 4^-b: the bits of a weight are an even number
     grid_bits = noise.bits + noise.weight_bits // 2
@@ -161,7 +160,9 @@ def share_entry(mu: float, share: IntegerNoise, layout: MomentLayout, parties: i
     if math.isinf(mu):
         return LedgerEntry(query, mu, ())
     blocks = _blocks(share, summed_shares(share, parties), layout)
-    return LedgerEntry(query, mu, tuple(replace(block, scale=None) for block in blocks), share.bits)
+    return LedgerEntry(
+        query, mu, tuple(replace(block, scale=None) for block in blocks), share.bits + share.weight_bits // 2
+    )
 
 
 def summed_shares(share: IntegerNoise, parties: int) -> MomentNoise:

@@ -14,9 +14,11 @@ from dpgep._files import Target, save
 from dpgep._threads import use_threads
 from dpgep._watched import naming
 from dpgep.data.dataset import PreprocessedDataset
+from dpgep.data.ids import Identities, split_off
 from dpgep.data.inputs import check_adjacency, clipping_of, inputs_of, named, opened_views, require_row_model
 from dpgep.data.integer_moments import BITS, DEFAULT_BITS, ExactMomentAccumulator, IntegerMoments
 from dpgep.data.integer_sums import not_finite_in
+from dpgep.data.people import WEIGHT_BITS
 from dpgep.data.rows import OF_SUMS, NotFiniteError
 from dpgep.models.model import Adjacency, Matrix, PublicFacts, PublicSide
 from dpgep.models.moments import MomentLayout
@@ -38,6 +40,7 @@ class StoredMoments:
     adjacency: Adjacency
     public_n: int | None
     bits: int
+    person: str | None
     n: int
     low: NDArray[np.int64]
     high: NDArray[np.int64] | None
@@ -72,12 +75,17 @@ class SummedProblem(Problem):
     def integer_moments(self, bits: int) -> IntegerMoments:
         """A copy of the sums in the blocks of a release."""
         assert bits == self.grid_bits
-        return self.sums.copy().moments()
+        return self.sums.copy().moments(self.weight_bits)
 
     def plain_sums(self) -> tuple[int, tuple[Matrix, Matrix, Matrix], float]:
         """(number of people, blocks of the sums, share of clipped people, which is not known)."""
         moments = self.integer_moments(self.grid_bits)
         return moments.n, moments.to_float(), 0.0
+
+
+def default_bits(person: str | None) -> int:
+    """The grid of sums that are made before a budget is known: as fine as noise can be for a mu of 0.02 or more."""
+    return DEFAULT_BITS if person is None else DEFAULT_BITS - 3
 
 
 class Moments:
@@ -103,7 +111,13 @@ class Moments:
     adjacency, public_n
         As in `dpgep.pca`.
     bits : int in [4, 20]
-        Rows in the unit ball are rounded toward zero to the grid 2^-bits.
+        Rows in the unit ball are rounded toward zero to the grid 2^-bits. By default 20, or 17 with ``person``, whose
+        weights take bits of their own.
+    person : str
+        What says whose a row is, as in `dpgep.pca`, where people have several: the name of a column of ids, or any name
+        for ids that are passed to each `update`. A person's rows must all be in one update, whether of this object or
+        of one that is merged: 16 bytes are kept for each person, and who comes twice is refused. Pickles have them,
+        files do not: of `dpgep.load`, such moments can be released, but neither updated nor merged.
 
     Examples
     --------
@@ -127,9 +141,13 @@ class Moments:
         preprocessing: Preprocessing | None = None,
         adjacency: Adjacency = "replace-one",
         public_n: int | None = None,
-        bits: int = DEFAULT_BITS,
+        bits: int | None = None,
+        person: str | None = None,
     ) -> None:
         require_row_model(model)
+        bits = default_bits(person) if bits is None else bits
+        if person is not None and not isinstance(person, str):
+            raise TypeError("person must be a name here: pass the ids to each update")
         if isinstance(bits, bool) or bits not in BITS:
             raise ValueError(f"bits must be a whole number from {BITS[0]} to {BITS[-1]}, got {bits!r}")
         self.model: RowModel = model
@@ -146,16 +164,32 @@ class Moments:
         self._adjacency = adjacency
         self._public_n = check_adjacency(adjacency, None, public_n)
         layout = layout_of(model, PublicFacts(adjacency, self.bound, self._public_n), preprocessing)
+        self.person = person
+        self.weight_bits = 0 if person is None else WEIGHT_BITS
+        self._identities: Identities | None = None if person is None else Identities()
         self._sums = ExactMomentAccumulator(layout, int(bits))
         self._lock = RLock()
         self._population_id = naming.get()(16)
 
     @property
+    def bits(self) -> int:
+        """Of the grid of rows."""
+        return self._sums.bits
+
+    @property
     def n(self) -> int:
         """Number of people so far."""
-        return self._sums.n
+        return self._sums.n >> self.weight_bits
 
-    def update(self, X: Any, y: Any = None, *others: Any, client: Any = None, n_threads: int | None = None) -> None:
+    def update(
+        self,
+        X: Any,
+        y: Any = None,
+        *others: Any,
+        person: Any = None,
+        client: Any = None,
+        n_threads: int | None = None,
+    ) -> None:
         """Add people, all of them or none.
 
         Dask and Spark sum rows where they lie, with the same bits as here: sums are merged in a tree, and nothing but
@@ -173,6 +207,9 @@ class Moments:
             Y (cca, pls), labels (fda) or y (sir) of the same people.
         *others : optional
             Further views (multiset-cca).
+        person : optional
+            The id of each row's person, as in `dpgep.pca`, where these moments are of people with several rows; the
+            column of that name by default. All rows of a person must be in one update.
         client : distributed.Client, optional
             A Dask cluster that computes collections (default: what ``dask.compute`` uses), or reads the Parquet files
             of a scan, whose paths must mean the same files on all machines.
@@ -182,19 +219,23 @@ class Moments:
         Raises
         ------
         TypeError, ValueError
-            As `dpgep.pca` and the others do, also for NaN or infinity: the sums are unchanged.
+            As `dpgep.pca` and the others do, also for NaN or infinity, and for people who are in an earlier update: the
+            sums are unchanged.
         RuntimeError
             After an update in memory that was interrupted otherwise, e.g. by Ctrl-C: such sums include an unknown part
             of a batch. If workers keep dying over one part.
         """
         with use_threads(n_threads):
-            data = inputs_of(self.model, X, y, *others)
+            data, ids = split_off(inputs_of(self.model, X, y, *others), self._column_or_ids(person))
             views = opened_views(self.model, data, self._adjacency, fewest=0)
             names = [view.names for view in views]
             model = named(self.model, *names)  # before a pass
-            dataset = dataset_of(self.model, views, data[len(views) :], self.bound, "add-remove", client)
+            identities = None if ids is None else Identities()
+            dataset = dataset_of(
+                self.model, views, data[len(views) :], self.bound, "add-remove", client, ids, identities
+            )
             try:
-                if dataset.at_hand and self.preprocessing is None:
+                if dataset.at_hand and ids is None and self.preprocessing is None:
                     with self._lock:
                         model = named(self.model, *names)
                         self._sums.add(dataset.in_memory("this"))
@@ -204,20 +245,45 @@ class Moments:
                 if self.preprocessing is not None:
                     mapped = PreprocessedDataset(dataset, self.preprocessing, self._sums.layout.n_features)
                 make = partial(ExactMomentAccumulator, self._sums.layout, self._sums.bits)
-                sums = mapped.accumulate(make, alone=True, logged=False)
+                sums = mapped.accumulate(make, alone=True, logged=False, weight_bits=self.weight_bits)
             except NotFiniteError:
                 found = not_finite_in(model, dataset, missing=takes_missing(self.preprocessing))
                 raise NotFiniteError(found.columns, OF_SUMS) from None
             with self._lock:
                 model = named(self.model, *names)
-                self._sums.merge(sums)
+                self._add_sums(sums, identities)
                 self.model = model
+
+    def _column_or_ids(self, person: Any) -> Any:
+        """What says whose each row of an update is; None where each is a person."""
+        if self.person is None and person is not None:
+            raise ValueError('here each row is a person: for several rows to each, make Moments(..., person="a name")')
+        if self.person is not None:
+            self._known_people()
+        return self.person if person is None else person
+
+    def _known_people(self) -> Identities:
+        """Who was added. Raises ValueError where nobody knows."""
+        if self._identities is None:
+            raise ValueError(
+                "moments from a file do not say who their people are, so that some might count twice: they can be "
+                "released, but neither updated nor merged; pickles can"
+            )
+        return self._identities
+
+    def _add_sums(self, sums: ExactMomentAccumulator, identities: Identities | None) -> None:
+        """Add sums over people, with who they are; all, or none where some were there before."""
+        if identities is not None:
+            known = self._known_people()
+            known.require_apart(identities)
+            known.add(identities)  # first: an interruption may leave people who count not, but nobody who counts twice
+        self._sums.merge(sums)
 
     def merge(self, other: Moments) -> None:
         """Add the sums over other people; ``other`` is unchanged.
 
-        Raises ValueError unless both have the same model, bound, adjacency, public_n and bits, and names of columns, if
-        both have any.
+        Raises ValueError unless both have the same model, bound, adjacency, public_n, bits and person, and names of
+        columns, if both have any; where some people are among both, or it is not known who is.
         """
         self.require_same_kind(other)
         if other is self:
@@ -225,7 +291,7 @@ class Moments:
         one, two = sorted((self, other), key=id)  # in one order, so that two threads never wait for each other
         with one._lock, two._lock:
             model = named(self.model, *names_of_views(other.model))
-            self._sums.merge(other._sums)
+            self._add_sums(other._sums, None if self.person is None else other._known_people())
             self.model = model
 
     def require_same_kind(self, other: Moments) -> None:
@@ -244,6 +310,7 @@ class Moments:
         """Moments of the same people that can be updated independently."""
         copy = self._of_sums(self._summed(), self._description())
         copy._population_id = self._population_id
+        copy._identities = self._identities and self._identities.copy()
         return copy
 
     def save(self, target: Target) -> None:
@@ -277,24 +344,28 @@ class Moments:
             "preprocessing": self.preprocessing,
             "adjacency": self._adjacency,
             "public_n": self._public_n,
-            "bits": self._sums.bits,
+            "bits": self.bits,
+            "person": self.person,
         }
 
     @classmethod
     def _of_sums(cls, sums: ExactMomentAccumulator, description: dict[str, Any]) -> Moments:
+        """Moments that do not know whose rows they are of."""
         moments = cls(**description)
-        moments._sums = sums
+        moments._sums, moments._identities = sums, None
         return moments
 
     def __getstate__(self) -> dict[str, Any]:
-        sums = self._summed()
-        return {"description": self._description(), "n": sums.n, "limbs": sums.limbs(), "identity": self._population_id}
+        with self._lock:
+            sums, identities = self._summed(), self._identities and self._identities.copy()
+        parts = {"description": self._description(), "n": sums.n, "limbs": sums.limbs()}
+        return {**parts, "identity": self._population_id, "identities": identities}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         description = dict(state["description"])
         self.__init__(description.pop("model"), **description)  # type: ignore[misc]
         self._sums = ExactMomentAccumulator.of_limbs(self._sums.layout, self._sums.bits, state["n"], *state["limbs"])
-        self._population_id = state["identity"]
+        self._population_id, self._identities = state["identity"], state["identities"]
 
     def __repr__(self) -> str:
         size = f"n={self.n}, " if self._adjacency == "replace-one" else ""
@@ -310,7 +381,8 @@ def problem_from(given: object) -> SummedProblem:
         )
     with given._lock:
         sums, adjacency = given._summed(), given._adjacency
-        if sums.n < 2 and adjacency == "replace-one":
-            raise ValueError(f"these moments include {sums.n} people: a release needs at least 2")
-        facts = PublicFacts(adjacency, given.bound, sums.n if adjacency == "replace-one" else given._public_n)
+        if given.n < 2 and adjacency == "replace-one":
+            raise ValueError(f"these moments include {given.n} people: a release needs at least 2")
+        n = given.n if adjacency == "replace-one" else given._public_n
+        facts = PublicFacts(adjacency, given.bound, n, given.person)
         return SummedProblem(given.model, facts, sums.layout, sums, given._population_id, given.preprocessing)

@@ -15,6 +15,7 @@ from dpgep.data.dataset import Dataset, InMemoryDataset, PreprocessedDataset, St
 from dpgep.data.distributed import DaskDataset, SparkDataset, dask_parts, read_again, read_chunks
 from dpgep.data.float_sums import FloatSums, GroupSums, RowProducts, StreamedProducts, cross_norms
 from dpgep.data.groups import class_codes, slice_codes
+from dpgep.data.ids import Identities
 from dpgep.data.inputs import (
     View,
     as_matrix,
@@ -75,6 +76,11 @@ class Problem(ABC):
         if self.facts.n is not None or self.dataset is None:
             return self.facts.n
         return self.dataset.people.n if self.facts.adjacency == "replace-one" else None
+
+    @property
+    def weight_bits(self) -> int:
+        """Of which whole weights 2^weight_bits make a person in all sums."""
+        return 0 if self.dataset is None else self.dataset.weight_bits
 
     def restricted(self, features: NDArray[np.intp], bound: float) -> Problem:
         """The same of some of the features, rows clipped to ``bound`` (public) after the others are dropped."""
@@ -178,9 +184,8 @@ class MomentProblem(Problem):
         return self._integer_moments(bits)
 
     def _integer_moments(self, bits: int) -> IntegerMoments:
-        make, weight_bits = partial(ExactMomentAccumulator, self.layout, bits), self.dataset.weight_bits
-        moments = self.dataset.accumulate(make, alone=True, weight_bits=weight_bits).moments()
-        return replace(moments, n=moments.n >> weight_bits, weight_bits=weight_bits) if weight_bits else moments
+        make = partial(ExactMomentAccumulator, self.layout, bits)
+        return self.dataset.accumulate(make, alone=True, weight_bits=self.weight_bits).moments(self.weight_bits)
 
     def grid_sums(self, bits: int, *, with_squares: bool = False) -> GridSums:
         """Counts and sums per group, and on request squares of all features, of rows in fixed point: exact."""
@@ -303,11 +308,13 @@ def dataset_of(
     adjacency: Any,
     client: Any = None,
     weighting: Weighting = EQUAL,
+    identities: Identities | None = None,
 ) -> Dataset:
     """The people of views, and of labels or responses: arrays, Dask's too, or selections of one source.
 
-    Ids and weights of ``weighting``, one for each row, or selections of the same source, say how much each row counts.
-    Dask computes collections on ``client`` (None: what ``dask.compute`` uses), and if there is one, Parquet files.
+    Ids and weights of ``weighting``, one for each row, or selections of the same source, say how much each row counts;
+    ``identities`` become those of all people whose rows are read. Dask computes collections on ``client`` (None: what
+    ``dask.compute`` uses), and if there is one, Parquet files.
     """
     data = (*(view.rows for view in views), *groups)
     selections = [part for part in data if isinstance(part, Selection)]
@@ -318,28 +325,35 @@ def dataset_of(
         coded = _coded(model, bound, [view.rows for view in views], groups)
         if weighting.is_plain:
             return InMemoryDataset(_batch(*coded))
-        return PeopleDataset(coded, weighting, fewest_rows(adjacency))
-    weighting.require_at_hand(spread)
-    facts = partial(batch_of, model, bound), model.n_features, bound, fewest_rows(adjacency)
+        return PeopleDataset(coded, weighting, fewest_rows(adjacency), identities)
+    is_plain, ids = weighting.is_plain, () if weighting.person is None else (weighting.person,)
+    to_rows: Any = partial(batch_of if is_plain else coded_of, model, bound)
+    facts = to_rows, model.n_features, bound, fewest_rows(adjacency)
+    of_people: Any = {} if is_plain else {"several_rows": True, "identities": identities}
     if not selections:
-        n = next((n for n in map(n_rows, data) if n is not None), None)
-        read = partial(read_chunks, [frame_columns(each) if is_dask_frame(each) else (None, {}) for each in data])
-        return DaskDataset(dask_parts(data), read, *facts, n=n, client=client)
+        weighting.require_even()
+        n = next((n for n in map(n_rows, data) if n is not None), None) if is_plain else None
+        columns = [frame_columns(each) if is_dask_frame(each) else (None, {}) for each in data]
+        read = partial(read_chunks, [*columns, *(None for _ in ids)])
+        return DaskDataset(dask_parts((*data, *ids)), read, *facts, n=n, client=client, **of_people)
     people: Scan = selections[0].scan
     if len(selections) < len(data) or any(part.scan is not people for part in selections):
         raise ValueError(
             "rows and labels or responses must come from one source, to be read together: take both from "
             'the same dpgep.scan, as in source[["age", "weight"]] and source["label"]'
         )
-    if not weighting.is_plain:
-        weighting.require_of(people)
-        return StreamedPeopleDataset(data, weighting, partial(coded_of, model, bound), *facts[1:])
+    weighting.require_of(people)
+    if client is None and not is_spark_frame(people.value):
+        if is_plain:
+            return StreamedDataset(data, *facts)
+        return StreamedPeopleDataset(data, weighting, *facts, identities)
+    weighting.require_even()
+    together = (*data, *ids)
     if is_spark_frame(people.value):
-        return SparkDataset(data, *facts)
-    if client is None:
-        return StreamedDataset(data, *facts)
-    read = partial(read_again, people.again(), [each.key for each in data])
-    return DaskDataset([(part,) for part in parquet_parts(people.value)], read, *facts, client=client, people=people)
+        return SparkDataset(together, *facts, **of_people)
+    read = partial(read_again, people.again(), [each.key for each in together])
+    parts = [(part,) for part in parquet_parts(people.value)]
+    return DaskDataset(parts, read, *facts, client=client, people=people, **of_people)
 
 
 def moment_problem(

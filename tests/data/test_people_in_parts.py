@@ -1,0 +1,421 @@
+"""People whose rows lie in several updates, partitions, files or sites: the bits of all rows in memory, or refused."""
+
+from __future__ import annotations
+
+import math
+import pickle
+import uuid
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from decimal import Decimal
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import dask
+import dask.array as da
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from conftest import Matrix, solve_seeded
+from fake_spark import DataFrame, in_place_of_pyspark
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+from stored import bytes_of
+
+import dpgep
+from dpgep import masked
+from dpgep.data import distributed
+from dpgep.data.ids import digests, numbered
+from dpgep.data.integer_sums import NormCounts
+from dpgep.data.people import WEIGHT_BITS
+from dpgep.data.people_in_parts import Identified, checksum, joined
+from dpgep.data.rows import Rows
+
+NAMES = list("abcd")
+BUDGET = {"epsilon": 1.0, "delta": 1e-6}
+FDA = dpgep.models.FdaModel(4, ("no", "yes"))
+
+
+@pytest.fixture(autouse=True)
+def _in_this_thread() -> Any:
+    with dask.config.set(scheduler="synchronous"):
+        yield
+
+
+def visits(n_people: int = 60, seed: int = 0) -> pd.DataFrame:
+    """Rows of people in any order, each with a label."""
+    rng = np.random.default_rng(seed)
+    ids = rng.permutation(np.repeat(np.arange(n_people) * 3 - 40, rng.integers(1, 12, n_people)))
+    table = pd.DataFrame(rng.standard_normal((len(ids), 4)) @ np.triu(np.ones((4, 4))), columns=NAMES)
+    return table.assign(key=ids, label=np.array(["no", "yes", "perhaps"])[rng.integers(0, 3, len(ids))])
+
+
+def summed(table: pd.DataFrame, **facts: Any) -> dpgep.Moments:
+    moments = dpgep.Moments(FDA, **{"bound": 3.0, "person": "key", **facts})
+    moments.update(table[[*NAMES, "key"]], table["label"])
+    return moments
+
+
+# ---- moments ----
+
+
+@settings(max_examples=20, deadline=None)
+@given(n_parts=st.integers(1, 5), seed=st.integers(0, 99))
+def test_whole_people_in_any_updates_give_the_same_bytes(n_parts: int, seed: int) -> None:
+    table, rng = visits(seed=seed), np.random.default_rng(seed)
+    whole = summed(table)
+    parts = [each for _, each in table.sample(frac=1, random_state=seed).groupby(table["key"] % n_parts)]
+    one, two = summed(parts[0]), dpgep.Moments(FDA, bound=3.0, person="key")
+    for part in parts[1:]:
+        (one if rng.integers(2) else two).update(part[NAMES], part["label"], person=part["key"])
+    one.merge(pickle.loads(pickle.dumps(two)))
+    assert one.n == whole.n == table["key"].nunique()
+    assert bytes_of(one) == bytes_of(whole)
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+def test_the_release_is_that_of_the_rows(adjacency: Any) -> None:
+    table = visits()
+    given: dict[str, Any] = {"bound": 3.0, "adjacency": adjacency}
+    problem = dpgep.fda(table[NAMES], table["label"], classes=FDA.classes, person=table["key"], **given)
+    for budget in ({"mu": 1.0}, {"epsilon": math.inf}):
+        ours, theirs = (solve_seeded(each, **budget) for each in (summed(table, bits=20, **given), problem))
+        assert ours.privacy.several_rows
+        np.testing.assert_allclose(ours.components, theirs.components, rtol=0, atol=0 if "mu" in budget else 1e-4)
+    assert ours.privacy.public == theirs.privacy.public
+
+
+def test_the_default_grid_serves_small_budgets() -> None:
+    moments = summed(visits())
+    for mu in (0.03, 1.0, 30.0):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", dpgep.AccuracyWarning)
+            assert dpgep.release(moments, mu=mu).report.mu == mu
+
+
+def test_who_comes_twice_is_refused_and_changes_nothing() -> None:
+    table = visits()
+    cut = table["key"].median()
+    first, second = summed(table[table["key"] <= cut]), summed(table[table["key"] >= cut])
+    before = bytes_of(first)
+    for add in (
+        lambda: first.merge(second),
+        lambda: second.merge(first.copy()),
+        lambda: first.update(table[[*NAMES, "key"]], table["label"]),
+        lambda: first.update(table[NAMES], table["label"], person=[str(cut)] * len(table)),
+        lambda: first.update(table[NAMES], table["label"], person=[uuid.UUID(int=i) for i in table["key"] + 99]),
+    ):
+        with pytest.raises((ValueError, TypeError), match=r"rows in both parts|several types|whole numbers, text"):
+            add()
+        assert bytes_of(first) == before
+    second = summed(table[table["key"] > cut])
+    first.merge(second)
+    assert bytes_of(first) == bytes_of(summed(table))
+
+
+def test_files_hold_nobody_so_that_nothing_can_be_added() -> None:
+    table = visits()
+    moments, new = summed(table), summed(visits(5).assign(key=lambda its: its["key"] + 10_000))
+    stored = bytes_of(moments)
+    loaded = dpgep.load(stored)
+    assert bytes_of(loaded) == stored
+    assert (loaded.n, loaded.person) == (60, "key")
+    assert len(stored) < 4000  # no 16 bytes for each of them
+    np.testing.assert_array_equal(*(solve_seeded(each, mu=1.0).components for each in (loaded, moments)))
+    for add in (
+        lambda: loaded.merge(new),
+        lambda: new.merge(loaded),
+        lambda: loaded.copy().merge(new),
+        lambda: pickle.loads(pickle.dumps(loaded)).update(table[[*NAMES, "key"]], table["label"]),
+    ):
+        with pytest.raises(ValueError, match="neither updated nor merged"):
+            add()
+
+
+def test_people_and_rows_are_not_added_up() -> None:
+    table = visits()
+    rows = dpgep.Moments(FDA, bound=3.0, bits=17)
+    with pytest.raises(ValueError, match="here each row is a person"):
+        rows.update(table[NAMES], table["label"], person=table["key"])
+    with pytest.raises(ValueError, match=r"differ in person \(None and 'key'\)"):
+        rows.merge(summed(table))
+    with pytest.raises(ValueError, match="rows have no names"):
+        summed(table).update(table[NAMES].to_numpy(), table["label"])
+    with pytest.raises(TypeError, match="must be a name here"):
+        dpgep.Moments(FDA, bound=3.0, person=table["key"])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("is_text", [False, True])
+def test_digests_tell_people_apart_as_ids_do(is_text: bool) -> None:
+    ids = np.random.default_rng(0).integers(-50, 50, 500)
+    forms: list[Any] = [ids.astype(str), list(map(str, ids))] if is_text else [ids, ids * 1.0, ids.astype(object)]
+    forms += [] if is_text else [np.array([Decimal(int(each)) for each in ids], object)]
+    found = [digests(each, 500) for each in forms]
+    assert len(np.unique(found[0], axis=0)) == numbered(ids, 500).max() + 1
+    assert all(np.array_equal(found[0], each) for each in found)
+    assert not (set(map(tuple, found[0])) & set(map(tuple, digests(ids if is_text else ids.astype(str), 500))))
+
+
+# ---- Dask and Spark ----
+
+
+def on_dask(table: pd.DataFrame, form: str, n_parts: int) -> dict[str, Any]:
+    chunks = max(1, len(table) // n_parts)
+    x, y, ids = table[NAMES].to_numpy(), table["label"].to_numpy(), table["key"].to_numpy()
+    if form == "frame":
+        frame = dd.from_pandas(table, npartitions=n_parts, sort=False)
+        return {"X": frame[[*NAMES, "key"]], "labels": frame["label"], "person": "key"}
+    if form == "text":
+        frame = dd.from_pandas(table.assign(key="p" + table["key"].astype(str)), npartitions=n_parts, sort=False)
+        return {"X": frame[NAMES], "labels": frame["label"], "person": frame["key"]}
+    if form == "sparse":
+        blocks = da.from_array(x, chunks=(chunks, -1)).map_blocks(sparse.csr_array)
+        return {"X": blocks, "labels": da.from_array(y, chunks=chunks), "person": da.from_array(ids, chunks=chunks)}
+    if form == "labels":
+        return {"X": x, "labels": da.from_array(y, chunks=chunks), "person": ids}
+    return {"X": da.from_array(x, chunks=(chunks, 2)), "labels": y, "person": ids}
+
+
+@pytest.mark.parametrize(
+    ("form", "n_parts", "bound"),
+    [("frame", 5, 3.0), ("text", 1, "auto"), ("sparse", 4, 3.0), ("labels", 3, "auto"), ("array", 9, "auto")],
+)
+def test_dask_gives_the_bits_of_rows_in_memory(form: str, n_parts: int, bound: Any) -> None:
+    """People have rows in several partitions."""
+    table, facts = visits(), {"classes": ("no", "yes"), "bound": bound, "adjacency": "add-remove"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dpgep.AccuracyWarning)
+        ours = solve_seeded(dpgep.fda(**on_dask(table, form, n_parts), **facts), **BUDGET)
+        theirs = solve_seeded(dpgep.fda(table[NAMES], table["label"], person=table["key"], **facts), **BUDGET)
+    assert ours.components.tobytes() == theirs.components.tobytes()
+    assert ours.privacy.several_rows
+
+
+@pytest.mark.parametrize("n_parts", [1, 4])
+@pytest.mark.parametrize("bound", [3.0, "auto"])
+def test_spark_gives_the_bits_of_rows_in_memory(n_parts: int, bound: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(distributed, "_AT_DRIVER", 10_000)
+    table = visits()
+    rows = pa.Table.from_pandas(table[[*NAMES, "key"]], preserve_index=False)
+    cuts = [rows.num_rows * i // n_parts for i in range(n_parts + 1)]
+    with in_place_of_pyspark(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", dpgep.AccuracyWarning)
+        frame = DataFrame([rows.slice(start, end - start) for start, end in pairwise(cuts)])
+        given: dict[str, Any] = {
+            "person": "key",
+            "bound": bound,
+            "adjacency": "add-remove" if bound == "auto" else "replace-one",
+        }
+        problem = dpgep.pca(frame, **given)
+        ours = solve_seeded(problem, **BUDGET)
+        assert problem.dataset.people.n == 60
+        moments = dpgep.Moments(dpgep.models.PcaModel(4, center=True), bound=3.0, person="key")
+        moments.update(frame)
+        with pytest.raises(ValueError, match="rows in both parts"):
+            moments.update(frame)
+    theirs = solve_seeded(dpgep.pca(table[[*NAMES, "key"]], **given), **BUDGET)
+    assert ours.components.tobytes() == theirs.components.tobytes()
+    assert ours.privacy == theirs.privacy
+    expected = dpgep.Moments(moments.model, bound=3.0, person="key")
+    expected.update(table[[*NAMES, "key"]])
+    assert bytes_of(moments) == bytes_of(expected)
+
+
+def test_moments_of_dask_of_files_and_in_memory_know_each_others_people(tmp_path: Path) -> None:
+    table = visits()
+    later = table.assign(key=table["key"] + 1000)
+    pq.write_table(pa.Table.from_pandas(table, preserve_index=False), tmp_path / "rows.parquet", row_group_size=50)
+    source = dpgep.scan(tmp_path / "rows.parquet")
+    whole = summed(table)
+    lazy = on_dask(table, "frame", 4)
+    ways: list[Callable[[dpgep.Moments], None]] = [
+        lambda its: its.update(lazy["X"], lazy["labels"]),
+        lambda its: its.update(source[NAMES], source["label"], person=source["key"]),
+        lambda its: its.update(table[NAMES], table["label"], person=table["key"].astype(float)),
+    ]
+    for first in ways:
+        moments = dpgep.Moments(FDA, bound=3.0, person="key")
+        first(moments)
+        assert bytes_of(moments) == bytes_of(whole)
+        for second in ways:
+            with pytest.raises(ValueError, match="rows in both parts"):
+                second(moments)
+        moments.merge(summed(later))
+        assert bytes_of(moments) == bytes_of(summed(pd.concat([table, later])))
+
+
+@pytest.mark.parametrize("changed", ["rows", "persons", "order"])
+def test_rows_that_change_between_passes_are_noticed_in_whatever_order(changed: str) -> None:
+    """Whoever deals rows out may give them in another order each time; other rows, or rows of others, are refused."""
+    table = visits()
+    orders = [np.arange(len(table)), np.random.default_rng(0).permutation(len(table))]
+    calls: list[int] = []
+
+    def partition(of_part: int) -> pd.DataFrame:
+        calls.append(of_part)
+        given = table.iloc[orders[len(calls) > 3]].copy()
+        if len(calls) > 3 and changed == "rows":
+            given.iloc[5, 0] += 1e-12
+        elif len(calls) > 3 and changed == "persons":
+            given.iloc[5, 4] = given["key"].iloc[6]
+        half = given["key"] % 2 == of_part
+        return given[half]
+
+    meta = table.iloc[:0]
+    frame = dd.from_map(partition, [0, 1], meta=meta)
+    problem = dpgep.pca(frame[[*NAMES, "key"]], person="key", bound=3.0)
+    make = partial(NormCounts, -40, 80)
+    calls.clear()
+    first = problem.dataset.accumulate(make, weight_bits=WEIGHT_BITS).counts
+    calls.extend([0] * 4)
+    if changed == "order":
+        assert np.array_equal(problem.dataset.accumulate(make, weight_bits=WEIGHT_BITS).counts, first)
+        return
+    with pytest.raises(dpgep.DataChangedError):
+        problem.dataset.accumulate(make, weight_bits=WEIGHT_BITS)
+
+
+def test_checksums_depend_on_rows_groups_and_persons_but_not_on_their_order() -> None:
+    rng = np.random.default_rng(0)
+    rows, groups, whose = rng.standard_normal((50, 3)), rng.integers(-1, 3, 50), digests(np.arange(50) // 3, 50)
+
+    def found(x: Matrix, codes: Any, ids: Any, order: Any, *cuts: int) -> bytes:
+        piles = [
+            Identified(Rows((x[part],), 1.0), codes[part], ids[part]) for part in np.split(np.asarray(order), cuts)
+        ]
+        return checksum(joined(piles), b"0123456789abcdef")
+
+    plain = found(rows, groups, whose, np.arange(50))
+    assert found(rows, groups, whose, rng.permutation(50), 7, 7, 30) == plain
+    other = rows.copy()
+    other[9, 1] = np.nextafter(other[9, 1], 9)
+    moved, swapped = groups.copy(), whose.copy()
+    moved[9] = (moved[9] + 2) % 4 - 1
+    swapped[[9, 30]] = swapped[[30, 9]]
+    changes = [found(other, groups, whose, np.arange(50)), found(rows, moved, whose, np.arange(50))]
+    changes += [found(rows, groups, swapped, np.arange(50)), found(rows, groups, whose, np.append(np.arange(50), 3))]
+    assert len({plain, *changes}) == 5
+
+
+@pytest.mark.parametrize(
+    ("ids", "error", "message"),
+    [
+        (["a", None, *["b"] * 8], ValueError, "missing ids"),
+        ([5, *["5"] * 9], TypeError, "several types"),
+        ([*[5] * 9, "5"], TypeError, "several types"),
+        ([0] * 10, ValueError, "at least 2 people"),
+        ([uuid.UUID(int=7)] * 10, TypeError, "whole numbers, text or bytes"),
+    ],
+)
+def test_what_is_refused_is_refused_before_anything_is_paid(ids: Any, error: Any, message: str) -> None:
+    x = pd.DataFrame(np.random.default_rng(0).standard_normal((10, 2)), columns=["a", "b"])
+    budget = dpgep.Budget(**BUDGET)
+    with dask.config.set({"dataframe.convert-string": False}):
+        frame = dd.from_pandas(x.assign(key=pd.Series(ids, dtype=object)), npartitions=2, sort=False)
+        problem = dpgep.pca(frame, person="key", bound=3.0)
+    with pytest.raises(error, match=message) as caught:
+        dpgep.solve(problem, budget=budget)
+    assert "7" not in str(caught.value)
+    assert budget.spent_mu == 0
+
+
+def test_a_person_who_came_to_two_workers_is_found() -> None:
+    """Whatever has brought rows together: here Spark's grouping forgets."""
+    table = visits()
+    rows = pa.Table.from_pandas(table[[*NAMES, "key"]], preserve_index=False)
+    with in_place_of_pyspark(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DataFrame, "repartition", lambda frame, name: frame)
+        frame = DataFrame([rows.slice(0, 50), rows.slice(50)])
+        with pytest.raises(ValueError, match="came to several workers"):
+            dpgep.solve(dpgep.pca(frame, person="key", bound=3.0), **BUDGET)
+
+
+# ---- sites ----
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+def test_masked_sums_of_sites_are_those_of_all_people(adjacency: Any) -> None:
+    table = visits(300)
+    given: dict[str, Any] = {"bound": 3.0, "adjacency": adjacency}
+    ours = of_sites(table, given, epsilon=math.inf)
+    theirs = dpgep.release(summed(table, **given), epsilon=math.inf)
+    for block in ("second", "sums", "counts"):
+        np.testing.assert_array_equal(getattr(ours._noisy, block), getattr(theirs._noisy, block))
+    noisy = of_sites(table, given)
+    assert noisy.privacy.several_rows
+    assert noisy.n_people == theirs.n_people or adjacency == "add-remove"
+    assert np.abs(noisy._noisy.second - theirs._noisy.second).max() < 8 * noisy._noisy.noise.second
+
+
+def test_sites_of_people_and_of_rows_are_not_added_up() -> None:
+    terms = masked.Terms(FDA, sites=("a", "b"), colluding=0, session="visits", person="key", bound=3.0, **BUDGET)
+    rows = replace(terms, person=None, bits=terms.bits)
+    assert terms.bits == 17
+    sites = {"a": masked.Site(terms, "a"), "b": masked.Site(rows, "b")}
+    with pytest.raises(ValueError, match=r"terms of b differ in person \(None and 'key'\)"):
+        sites["a"].mask(summed(visits()), {name: site.key for name, site in sites.items()})
+    keys = {name: masked.Site(terms, name).key for name in "ab"}
+    site = masked.Site(terms, "a")
+    moments = dpgep.Moments(FDA, bound=3.0, bits=17)
+    with pytest.raises(ValueError, match=r"differ in person"):
+        site.mask(moments, {**keys, "a": site.key})
+
+
+# ---- replays: neighbours differ in all rows of a person, which lie in several parts ----
+
+Ways = dict[str, Callable[[pd.DataFrame, dict[str, Any]], Any]]
+
+
+def of_dask(table: pd.DataFrame, given: dict[str, Any]) -> Any:
+    frame = dd.from_pandas(table, npartitions=3, sort=False)
+    return dpgep.fda(frame[[*NAMES, "key"]], frame["label"], classes=FDA.classes, person="key", **given)
+
+
+def of_moments(table: pd.DataFrame, given: dict[str, Any]) -> Any:
+    one, two = (dpgep.Moments(FDA, person="key", **given) for _ in range(2))
+    one.update(*(table[table["key"] % 2 == 0][part] for part in ([*NAMES, "key"], "label")))
+    two.update(*(table[table["key"] % 2 == 1][part] for part in ([*NAMES, "key"], "label")))
+    one.merge(two)
+    return one
+
+
+def of_sites(table: pd.DataFrame, given: dict[str, Any], **budget: Any) -> Any:
+    model = dpgep.models.FdaModel(4, FDA.classes, feature_names=tuple(NAMES))
+    terms = masked.Terms(
+        model, sites=("even", "odd"), colluding=1, session="visits", person="key", **(budget or BUDGET), **given
+    )
+    sites = {name: masked.Site(terms, name) for name in terms.sites}
+    keys, messages = {name: site.key for name, site in sites.items()}, {}
+    for rest, (name, site) in enumerate(sites.items()):
+        moments, here = dpgep.Moments(FDA, person="key", **given), table[table["key"] % 2 == rest]
+        moments.update(here[[*NAMES, "key"]], here["label"])
+        messages[name] = site.mask(moments, keys)
+    return masked.release(terms, keys, messages)
+
+
+@pytest.mark.entropy
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+@pytest.mark.parametrize("way", [of_dask, of_moments, of_sites])
+def test_a_person_in_parts_costs_what_the_ledger_says(way: Any, adjacency: str) -> None:
+    """Rows all alike, in one class or another: the price is attained, and a person of many rows pays no more."""
+    crowd = visits(20)
+
+    def with_person(place: int | None, m: int) -> pd.DataFrame:
+        if place is None:
+            return crowd
+        rows = pd.DataFrame(np.tile(np.eye(4)[place], (m, 1)), columns=NAMES)
+        return pd.concat([crowd, rows.assign(key=9999, label=FDA.classes[place])]).sample(frac=1, random_state=place)
+
+    pair = with_person(0 if adjacency == "replace-one" else None, 300), with_person(1, 7)
+    given = {"bound": 1.0, "adjacency": adjacency}
+    result = dpgep.auditing.replay(lambda table: way(table, given), pair, **BUDGET)
+    assert not result.flagged, result
+    assert result.error is None
+    assert result.ratio >= 0.98
