@@ -18,7 +18,7 @@ import numpy as np
 
 from dpgep._files import Target
 from dpgep.data.integer_moments import BITS, ExactMomentAccumulator
-from dpgep.data.people import WEIGHT_BITS
+from dpgep.data.people import weight_bits_of
 from dpgep.local.aggregator import SUMS as LOCAL_SUMS
 from dpgep.local.aggregator import Aggregator, StoredSums
 from dpgep.local.aggregator import (
@@ -265,7 +265,7 @@ def _moments(document: Document) -> Moments:
     _require_model(stored.model)
     if stored.bits not in BITS:
         raise ValueError(f"bits must be from {BITS[0]} to {BITS[-1]}, got {stored.bits}")
-    weight = 1 if stored.person is None else 1 << WEIGHT_BITS
+    weight = 1 << weight_bits_of(stored.person)
     if not 0 <= stored.n <= _MOST_PEOPLE // weight:
         raise ValueError(f"n must be a number of people, from 0 to {_MOST_PEOPLE // weight}, got {stored.n}")
     layout = layout_of(stored.model, PublicFacts(stored.adjacency, None, stored.public_n), stored.preprocessing)

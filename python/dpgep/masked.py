@@ -39,6 +39,7 @@ from numpy.typing import NDArray
 from dpgep._optional import import_extra
 from dpgep._watched import noted
 from dpgep.data.integer_moments import LOW_BITS, IntegerMoments
+from dpgep.data.people import weight_bits_of
 from dpgep.models.model import Adjacency, PublicFacts
 from dpgep.models.moments import MomentLayout
 from dpgep.models.preprocessing import Preprocessing
@@ -147,8 +148,8 @@ class Terms:
     def share(self) -> IntegerNoise:
         """The scales of one site's share of the noise."""
         honest = len(self.sites) - self.colluding
-        nobody = self.no_people
-        return share_noise(self.guarantee.mu, self.layout, self.adjacency, nobody.bits, honest, nobody.weight_bits)
+        bits = self.no_people.bits
+        return share_noise(self.guarantee.mu, self.layout, self.adjacency, bits, honest, weight_bits_of(self.person))
 
     def entry(self) -> LedgerEntry:
         """What the release costs each person."""
@@ -504,10 +505,9 @@ def _integers(words: Words, terms: Terms) -> IntegerMoments:
     people = (int(n_high[0]) << LOW_BITS) + int(n[0]) if n.size else 0
     if n.size and people < 1:
         raise ValueError("the people of all sites are none: a message was altered, or was not made by this protocol")
-    nobody = terms.no_people
-    return IntegerMoments(
-        *_blocks(lows, terms), high=_blocks(highs, terms), bits=nobody.bits, n=people, weight_bits=nobody.weight_bits
-    )
+    blocks, of_high = _blocks(lows, terms), _blocks(highs, terms)
+    grid, weight_bits = terms.no_people.bits, weight_bits_of(terms.person)
+    return IntegerMoments(*blocks, high=of_high, bits=grid, n=people, weight_bits=weight_bits)
 
 
 def _blocks(parts: list[Integers], terms: Terms) -> tuple[Integers, Integers, Integers]:

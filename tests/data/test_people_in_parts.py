@@ -419,3 +419,14 @@ def test_a_person_in_parts_costs_what_the_ledger_says(way: Any, adjacency: str) 
     assert not result.flagged, result
     assert result.error is None
     assert result.ratio >= 0.98
+
+
+def test_clipped_products_of_people_in_parts_are_those_in_memory() -> None:
+    table = visits()
+    frame = dd.from_pandas(table[[*NAMES, "key"]], npartitions=4, sort=False)
+    options: dict[str, Any] = {"method": "clipped-power", "n_components": 1}
+    ours, theirs = (
+        solve_seeded(dpgep.pca(rows, person="key", bound=3.0, center=False), **BUDGET, **options)
+        for rows in (frame, table[[*NAMES, "key"]])
+    )
+    assert ours.components.tobytes() == theirs.components.tobytes()

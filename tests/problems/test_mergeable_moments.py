@@ -359,7 +359,7 @@ def test_a_refusal_advises_what_moments_can_take() -> None:
 
 def test_moments_show_what_a_user_does_with_them() -> None:
     public = {name for name in dir(dpgep.Moments(MODELS["pca"], bound=1.0)) if not name.startswith("_")}
-    facts = {"model", "bound", "preprocessing", "n"}
+    facts = {"model", "bound", "preprocessing", "bits", "person", "n"}
     assert public == {*facts, "update", "merge", "require_same_kind", "copy", "save"}
 
 

@@ -175,6 +175,11 @@ def add_weighted(total: S, make: Callable[[], S], coded: Coded, parts: Any) -> N
             total.merge(part, weight)
 
 
+def weight_bits_of(person: str | None) -> int:
+    """Of which whole weights 2^weight_bits make a person, whose rows ids of this name tell; None: each has one row."""
+    return 0 if person is None else WEIGHT_BITS
+
+
 def enough_people(n: int, fewest: int) -> int:
     """The number of people. Raises ValueError for too few where it is public."""
     if n < fewest:

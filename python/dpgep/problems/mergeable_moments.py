@@ -14,12 +14,13 @@ from dpgep._files import Target, save
 from dpgep._threads import use_threads
 from dpgep._watched import naming
 from dpgep.data.dataset import PreprocessedDataset
-from dpgep.data.ids import Identities, split_off
+from dpgep.data.ids import Identities
 from dpgep.data.inputs import check_adjacency, clipping_of, inputs_of, named, opened_views, require_row_model
 from dpgep.data.integer_moments import BITS, DEFAULT_BITS, ExactMomentAccumulator, IntegerMoments
 from dpgep.data.integer_sums import not_finite_in
-from dpgep.data.people import WEIGHT_BITS
+from dpgep.data.people import weight_bits_of
 from dpgep.data.rows import OF_SUMS, NotFiniteError
+from dpgep.data.weighting import Weighting
 from dpgep.models.model import Adjacency, Matrix, PublicFacts, PublicSide
 from dpgep.models.moments import MomentLayout
 from dpgep.models.preprocessing import AutoPreprocessing, Preprocessing, is_pairwise, takes_missing
@@ -71,6 +72,11 @@ class SummedProblem(Problem):
         largest_b = 1.0 if self.model.traits.identity_b else self.facts.bound**2
         pairwise = is_pairwise(self.preprocessing)
         return PublicSide(self.model, self.facts, largest_b, mixes_columns=mixes, pairwise=pairwise)
+
+    @property
+    def weight_bits(self) -> int:
+        """Of which whole weights 2^weight_bits make a person."""
+        return weight_bits_of(self.facts.person)
 
     def integer_moments(self, bits: int) -> IntegerMoments:
         """A copy of the sums in the blocks of a release."""
@@ -165,7 +171,7 @@ class Moments:
         self._public_n = check_adjacency(adjacency, None, public_n)
         layout = layout_of(model, PublicFacts(adjacency, self.bound, self._public_n), preprocessing)
         self.person = person
-        self.weight_bits = 0 if person is None else WEIGHT_BITS
+        self._weight_bits = weight_bits_of(person)
         self._identities: Identities | None = None if person is None else Identities()
         self._sums = ExactMomentAccumulator(layout, int(bits))
         self._lock = RLock()
@@ -179,7 +185,7 @@ class Moments:
     @property
     def n(self) -> int:
         """Number of people so far."""
-        return self._sums.n >> self.weight_bits
+        return self._sums.n >> self._weight_bits
 
     def update(
         self,
@@ -226,16 +232,17 @@ class Moments:
             of a batch. If workers keep dying over one part.
         """
         with use_threads(n_threads):
-            data, ids = split_off(inputs_of(self.model, X, y, *others), self._column_or_ids(person))
+            its = Weighting(self._column_or_ids(person))
+            data, weighting = its.split_off(inputs_of(self.model, X, y, *others))
             views = opened_views(self.model, data, self._adjacency, fewest=0)
             names = [view.names for view in views]
             model = named(self.model, *names)  # before a pass
-            identities = None if ids is None else Identities()
+            identities = None if weighting.is_plain else Identities()
             dataset = dataset_of(
-                self.model, views, data[len(views) :], self.bound, "add-remove", client, ids, identities
+                self.model, views, data[len(views) :], self.bound, "add-remove", client, weighting, identities
             )
             try:
-                if dataset.at_hand and ids is None and self.preprocessing is None:
+                if dataset.at_hand and weighting.is_plain and self.preprocessing is None:
                     with self._lock:
                         model = named(self.model, *names)
                         self._sums.add(dataset.in_memory("this"))
@@ -245,7 +252,7 @@ class Moments:
                 if self.preprocessing is not None:
                     mapped = PreprocessedDataset(dataset, self.preprocessing, self._sums.layout.n_features)
                 make = partial(ExactMomentAccumulator, self._sums.layout, self._sums.bits)
-                sums = mapped.accumulate(make, alone=True, logged=False, weight_bits=self.weight_bits)
+                sums = mapped.accumulate(make, alone=True, logged=False, weight_bits=self._weight_bits)
             except NotFiniteError:
                 found = not_finite_in(model, dataset, missing=takes_missing(self.preprocessing))
                 raise NotFiniteError(found.columns, OF_SUMS) from None
