@@ -430,3 +430,10 @@ def test_clipped_products_of_people_in_parts_are_those_in_memory() -> None:
         for rows in (frame, table[[*NAMES, "key"]])
     )
     assert ours.components.tobytes() == theirs.components.tobytes()
+
+
+@pytest.mark.parametrize("given", [{"person": "key", "rows": 3}, {"weights": "key", "largest_weight": 1.0}])
+def test_rows_that_count_unevenly_are_for_rows_at_hand(given: Any) -> None:
+    frame = dd.from_pandas(visits()[[*NAMES, "key"]], npartitions=2, sort=False)
+    with pytest.raises(TypeError, match="is not for Dask and Spark yet"):
+        dpgep.pca(frame, bound=3.0, **given)

@@ -53,9 +53,7 @@ class PeopleDataset(Dataset):
     weight_bits = WEIGHT_BITS
     at_hand = True
 
-    def __init__(
-        self, coded: Coded, weighting: Weighting, fewest: int, identities: Identities | None = None
-    ) -> None:
+    def __init__(self, coded: Coded, weighting: Weighting, fewest: int, identities: Identities | None = None) -> None:
         self._coded, rows = coded, coded[0]
         if identities is not None:
             identities.add_rows(digests(weighting.person, rows.n))
