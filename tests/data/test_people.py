@@ -438,12 +438,6 @@ def test_sources_that_are_refused(make: Any, error: Any, message: str) -> None:
         dpgep.pca(rows, person=person)
 
 
-def test_dask_is_refused() -> None:
-    array = pytest.importorskip("dask.array")
-    with pytest.raises(TypeError, match="not for Dask and Spark yet"):
-        dpgep.pca(array.ones((6, 2), chunks=(3, 2)), person=np.arange(6))
-
-
 @pytest.mark.parametrize("changed", ["order", "more"])
 def test_rows_that_change_after_they_were_counted_are_refused(changed: str) -> None:
     """Weights belong to rows by their order: other rows would have others' weights."""
@@ -779,19 +773,6 @@ def test_rows_of_no_weight_are_looked_at_too() -> None:
 
 
 # ---- what would forget who is who ----
-
-
-def test_labels_on_workers_are_refused_with_rows_in_memory() -> None:
-    da = pytest.importorskip("dask.array")
-    x, y, ids = np.random.default_rng(0).standard_normal((500, 2)), np.arange(500) % 2, np.arange(500) // 5
-    lazy = da.from_array(y, chunks=100)
-    for make in (
-        lambda: dpgep.fda(x, lazy, classes=[0, 1], person=ids, bound=2.0),
-        lambda: dpgep.sir(x, lazy, slices=2, y_range=(0, 1), person=ids, bound=2.0),
-        lambda: dpgep.fda(x, lazy, classes=[0, 1], person=ids),
-    ):
-        with pytest.raises(TypeError, match="person= is not for Dask and Spark yet"):
-            make()
 
 
 def test_ids_that_floating_point_would_merge_are_refused(tmp_path: Path) -> None:
