@@ -10,14 +10,7 @@ from dpgep._checks import require_count, require_non_negative, require_one_of
 from dpgep._threads import use_threads
 from dpgep.data.dataset import ANOTHER_PASS
 from dpgep.methods import METHODS
-from dpgep.methods.base import (
-    EQUAL_WEIGHTS,
-    MEMORY_LIMIT,
-    ONE_ROW_EACH,
-    component_count,
-    require_capacity,
-    require_no_scales,
-)
+from dpgep.methods.base import EQUAL_WEIGHTS, MEMORY_LIMIT, component_count, require_capacity, require_no_scales
 from dpgep.methods.clipping_bias import with_clipping_bias
 from dpgep.methods.ridge import products_ridge
 from dpgep.models.model import Adjacency
@@ -322,7 +315,6 @@ def _operator(
     require_count("memory_limit (in bytes)", memory_limit)
     if regularization is not None:
         require_non_negative("regularization", regularization)
-    ONE_ROW_EACH.require('storage="operator"', problem.public)
     EQUAL_WEIGHTS.require('storage="operator"', problem.public)
     run = start()
     require_no_scales(problem.public)

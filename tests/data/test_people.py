@@ -6,6 +6,7 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import fields
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,17 +16,19 @@ import pandas as pd
 import pytest
 from conftest import Matrix, solve_seeded
 from numpy.typing import NDArray
-from replay_cases import clipped
+from replay_cases import CASES, clipped, products, screens
 from scipy import sparse
 
 import dpgep
 from dpgep.data.clipped_sums import BITS, ClippedSums, Directions, Factors, ProductMoment, ProductNormCounts
+from dpgep.data.float_sums import ProductSums
 from dpgep.data.ids import numbered
 from dpgep.data.integer_moments import ExactMomentAccumulator
 from dpgep.data.integer_sums import GridSums, MagnitudeCounts, NormCounts
 from dpgep.data.people import WEIGHT_BITS, row_keys, row_weights
 from dpgep.data.rows import Batch, Rows
 from dpgep.methods import METHODS
+from dpgep.privacy.rounding import product_error
 from dpgep.reports.report import verify
 
 WHOLE = 1 << WEIGHT_BITS
@@ -285,6 +288,7 @@ def test_names_that_are_no_column() -> None:
 
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.parametrize("bound", ["auto", 4.0])
+@pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")
 def test_methods_serve_people_or_refuse_them_before_they_are_paid(name: str, bound: Any) -> None:
     rows, ids = visits(100)
     budget = dpgep.Budget(epsilon=4.0, delta=1e-6)
@@ -292,36 +296,19 @@ def test_methods_serve_people_or_refuse_them_before_they_are_paid(name: str, bou
     if any(field.name == "sparsity" for field in fields(METHODS[name].options)) and name not in ("release", "auto"):
         options["sparsity"] = 2
     problem = dpgep.pca(rows, person=ids, center=False, bound=bound)
-    if name in ("release", "auto", "sr-dp", "clipped-power"):
+    if name not in ("dp-spca", "dp-vrpca", "local-gaussian"):
         assert dpgep.solve(problem, budget=budget, **options).privacy.several_rows
         return
-    with pytest.raises(ValueError, match=r"several rows to a person \(person=\) yet|give a public bound"):
+    with pytest.raises(ValueError, match=r"several rows to a person \(person=\)|give a public bound"):
         dpgep.solve(problem, budget=budget, **options)
     assert budget.spent_mu == 0
-    assert problem.dataset.people.passes == 0
-
-
-@pytest.mark.parametrize("options", [{"screen": 2}, {"storage": "operator"}])
-def test_options_that_are_refused(options: dict[str, Any]) -> None:
-    rows, ids = visits(100)
-    problem = dpgep.pca(rows, person=ids)
-    with pytest.raises(ValueError, match="several rows to a person"):
-        dpgep.solve(problem, n_components=1, **BUDGET, **options)
-    if "storage" in options:
-        with pytest.raises(ValueError, match="several rows to a person"):
-            dpgep.release(problem, **BUDGET, **options)
     assert problem.dataset.people.passes == 0
 
 
 @pytest.mark.parametrize(
     "ask",
     [
-        lambda problem: problem.grid_sums(20),
-        lambda problem: problem.group_sums(),
-        lambda problem: problem.cross_norms(),
-        lambda problem: problem.row_products(),
         lambda problem: problem.rows_in_memory("this"),
-        lambda problem: problem.prepared(dpgep.Preprocessing(2.0)).row_products(),
         lambda problem: problem.restricted(np.arange(2), 1.0).rows_in_memory("this"),
         lambda problem: problem.dataset.accumulate(partial(NormCounts, -40, 80)),
     ],
@@ -331,6 +318,89 @@ def test_who_knows_nothing_of_weights_gets_no_sums(ask: Callable[[Any], Any]) ->
     rows, ids = visits(50)
     with pytest.raises(ValueError, match="several rows to a person"):
         ask(dpgep.cca(rows[:, :2], rows[:, 2:], person=ids, bound=1.0))
+
+
+# ---- products and screens ----
+
+
+@pytest.mark.parametrize("form", ["memory", "batches", "mapped"])
+def test_products_are_those_of_weighted_rows(form: str) -> None:
+    rows, ids = visits(300, 60)
+    rows /= np.abs(rows).sum(axis=1).max()
+    weights = weights_of(rows, ids) / WHOLE
+    source = dpgep.scan(batches(rows, ids, 70))
+    problem = (
+        dpgep.pca(source[NAMES], person="patient_id", bound=1.0)
+        if form == "batches"
+        else dpgep.pca(rows, person=ids, bound=1.0)
+    )
+    if form == "mapped":
+        problem = problem.prepared(dpgep.Preprocessing(1.0, scale=np.array([1.0, 2.0, 4.0, 8.0])))
+        rows = rows / [1, 2, 4, 8]
+    found = problem.row_products().second_moment(1 / 300).times(np.eye(4))
+    assert np.allclose(found, (rows.T * weights) @ rows / 300, rtol=1e-13, atol=1e-16)
+
+
+def test_products_of_any_number_of_rows_err_by_less_than_the_bound_for_their_people() -> None:
+    """The number of rows is secret: two people with 8000 of them are two people."""
+    rng = np.random.default_rng(4)
+    rows, ids = rng.uniform(0, 0.5, (8000, 3)), np.sort(rng.integers(0, 2, 8000))
+    problem, v = dpgep.pca(rows, person=ids, bound=1.0), np.array([0.6, -0.64, 0.48])
+    weights = by_rows(problem, len(rows))
+    found = problem.row_products().second_moment(1.0).times(v[None, :])[0]
+    shown = [
+        (int(weight), [Fraction(float(each)) for each in row])
+        for weight, row in zip(weights, rows, strict=True)
+        if weight
+    ]
+    exact = [Fraction(0)] * 3
+    for weight, row in shown:
+        dot = sum((a * Fraction(float(b)) for a, b in zip(row, v, strict=True)), start=Fraction(0))
+        exact = [total + weight * dot * a for total, a in zip(exact, row, strict=True)]
+    error = math.hypot(*(float(Fraction(float(a)) - e / WHOLE) for a, e in zip(found, exact, strict=True)))
+    assert error <= product_error(2, 3, 1)
+
+
+def test_a_kernel_adds_few_rows_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bound on rounding is of at most 2^16 additions in a row, whatever the number of rows is."""
+    rows, ids, most = np.ones((100_000, 1)), np.zeros(100_000, int), []
+    rows[1::2], ids[1::2] = 0.5, np.arange(50_000) // 2
+    monkeypatch.setattr(ProductSums, "add", lambda self, batch: most.append(batch.rows.n))
+    dpgep.pca(rows, person=ids, bound=1.0).row_products().second_moment(1.0).times(np.ones((1, 1)))
+    assert sum(most) == len(rows)
+    assert max(most) <= 1 << 16
+
+
+def test_sums_of_people_are_those_of_weighted_rows() -> None:
+    rows, ids = visits(300, 60)
+    groups = np.random.default_rng(0).integers(0, 2, len(rows))
+    problem = dpgep.fda(rows, groups, classes=[0, 1], person=ids, bound=1e4)
+    views = dpgep.cca(rows[:, :2], rows[:, 2:], person=ids, bound=1e4)
+    weights = by_rows(problem, len(rows)) / WHOLE
+    of_views = by_rows(views, len(rows)) / WHOLE
+    whole, grid = problem.group_sums(with_squares=True), problem.grid_sums(18, with_squares=True)
+    assert whole.n == grid.n == 300
+    counts = np.bincount(groups, weights)
+    assert np.allclose(whole.counts, counts)
+    assert np.allclose(np.ldexp(grid.counts.astype(float), -WEIGHT_BITS), counts)
+    sums = np.stack([(rows * (weights * (groups == g))[:, None]).sum(axis=0) for g in (0, 1)], axis=1)
+    assert np.allclose(whole.sums, sums)
+    assert np.allclose(np.ldexp(grid.sums.astype(float), -18 - WEIGHT_BITS) * 1e4, sums, atol=20)
+    assert np.allclose(whole.squares * 1e8, weights @ rows**2)
+    covariance = np.cov(rows.T, aweights=of_views, ddof=0) * 300
+    expected = np.concatenate([np.linalg.norm(covariance[:2, 2:], axis=1), np.linalg.norm(covariance[:2, 2:], axis=0)])
+    assert np.allclose(views.cross_norms() * 1e8, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("options", [{"screen": 2}, {"storage": "operator"}, {"method": "rayleigh-flow"}])
+def test_without_noise_all_ways_agree(options: dict[str, Any]) -> None:
+    rows, ids = visits(300, 60)
+    rows[:, 2:] /= 1000
+    problem = dpgep.pca(rows, person=ids, bound=1e4)
+    expected = dpgep.solve(problem, epsilon=math.inf, n_components=1)
+    found = dpgep.solve(problem, epsilon=math.inf, n_components=1, **options)
+    least = 0.98 if "screen" in options else 1 - 1e-5  # a screen clips rows to a smaller bound
+    assert abs(float((found.components @ expected.components.T)[0, 0])) > least
 
 
 # ---- sources ----
@@ -671,6 +741,68 @@ def test_the_worst_person_costs_all_of_it(name: str, adjacency: str, first: Any,
     result = replayed(name, adjacency, 1.0, pair)
     assert not result.flagged, result
     assert result.ratio >= 0.98
+
+
+@pytest.mark.entropy
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("pca", {"storage": "operator"}),
+        ("cca", {"method": "rayleigh-flow", "n_iterations": 5}),
+        ("fda", {"method": "dpsr"}),
+        ("fda", {"screen": 2}),
+        ("pca", {"screen": 2}),
+        ("cca", {"screen": 1}),
+    ],
+)
+def test_a_person_costs_products_and_screens_what_the_ledger_says(name: str, options: Any, adjacency: str) -> None:
+    rng = np.random.default_rng(len(name))
+    for m, other, bound in [(1, 9, 1.0), (10_000, 3, 1.0), (100, 3000, "auto")]:
+        crowd = crowd_of(20)
+        before, after = anybody(rng, m, 4), anybody(rng, other, 4)
+        pair = with_person(crowd, None if adjacency == "add-remove" else before), with_person(crowd, after)
+        result = replayed(name, adjacency, bound, pair, **options)
+        assert not result.flagged, f"{m} rows and {other}\n{result}"
+        assert result.error is None, result.error
+
+
+@pytest.mark.parametrize("n_rows", [1, 3, 10_000])
+def test_the_worst_person_costs_products_and_screens_what_one_row_does(n_rows: int) -> None:
+    """At least 0.98 of the claim, but for pairs of which docs/audits.md says why they are less."""
+    for case in [*products(n_rows), *screens(n_rows)]:
+        result, alone = case.replay(), CASES[f"{case.name}, {case.adjacency}"].replay()
+        assert not result.flagged, f"{case.name}, {case.adjacency}\n{result}"
+        assert result.ratio == pytest.approx(alone.ratio, rel=1e-3), case.name
+
+
+def rows_of_one(rng: np.random.Generator, m: int, d: int) -> Matrix:
+    rows = rng.standard_normal((m, d)) * rng.random(d)
+    return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True))
+
+
+def covariance_about(others: Matrix, person: Matrix) -> Matrix:
+    """Sum over people about the mean, a person's rows weighing 1/m."""
+    n, total = len(others) + 1, others.sum(axis=0) + person.mean(axis=0)
+    return np.asarray(others.T @ others + person.T @ person / len(person) - np.outer(total, total) / n)
+
+
+def test_a_covariance_moves_more_for_several_rows_and_a_screen_pays_for_it() -> None:
+    """docs/mathematics.md, section 12: the bound on what is between views, and one pair beyond that of single rows."""
+    others, one, two = np.array([[-1.0, 0.0]]), np.array([[1.0, 0.0]]), np.array([[-0.6, 0.8], [-0.6, -0.8]])
+    moved = covariance_about(others, one) - covariance_about(others, two)
+    assert 2.02 < np.linalg.norm(moved) < 2 + math.sqrt(2) / 2
+    rng = np.random.default_rng(0)
+    for _ in range(3000):
+        n, d = int(rng.integers(2, 6)), int(rng.integers(2, 4))
+        crowd = np.tile(rows_of_one(rng, 1, d), (n - 1, 1))
+        first, second = (rows_of_one(rng, int(rng.integers(1, 4)), d) for _ in range(2))
+        change = covariance_about(crowd, first) - covariance_about(crowd, second)
+        between = math.sqrt(2) * np.linalg.norm(change[:1, 1:])
+        assert np.linalg.norm(change) <= 4 * (1 - 1 / n) + math.sqrt(2) / n + 1e-12
+        assert between <= (1 - 1 / n) * math.sqrt(13.5) + math.sqrt(2) / n + 1e-12
+        added = covariance_about(crowd, first) - (covariance_about(crowd[1:], crowd[:1]))
+        assert math.sqrt(2) * np.linalg.norm(added[:1, 1:]) <= math.sqrt(8) + 1e-12
 
 
 @pytest.mark.parametrize("n_rows", [1, 3, 10_000])

@@ -194,11 +194,12 @@ def uncentred(table: Matrix, adjacency: Adjacency, **options: Any) -> Any:
 
 
 def several(kind: Kind, n_rows: int) -> Kind:
-    """The same people with so many rows each, all alike; 0: as they are, without ids."""
+    """The same people, of whom the one who differs has so many rows, all alike; 0: as they are, without ids."""
 
     def build(table: Matrix, adjacency: Adjacency) -> Any:
-        ids = np.repeat(np.arange(len(table)), n_rows)
-        return kind.build(np.repeat(table, n_rows, axis=0), adjacency, person=ids)
+        people = np.arange(len(table))
+        ids = np.repeat(people, np.where(people < len(kind.others), 1, n_rows))
+        return kind.build(table[ids], adjacency, person=ids)
 
     return replace(kind, build=build) if n_rows else kind
 
@@ -317,18 +318,19 @@ def added(table: Matrix, adjacency: Adjacency) -> Any:
     return first + second
 
 
-def products() -> Iterator[ReplayCase]:
-    for name, kind in KINDS.items():
+def products(n_rows: int = 0) -> Iterator[ReplayCase]:
+    kinds = {name: several(kind, n_rows) for name, kind in KINDS.items() if not n_rows or kind.build is not gep}
+    for name, kind in kinds.items():
         yield from asked(f"lazy products, {name}", kind, lazily)
     # products have worst pairs of their own, and so have sums, for which a fifth is paid
-    between = replace(CENTRED, pair=obtuse(1 / 16), words=OBTUSE.format("-1/16"))
-    for name, kind in {**KINDS, "rows of one group": between}.items():
+    between = several(replace(CENTRED, pair=obtuse(1 / 16), words=OBTUSE.format("-1/16")), n_rows)
+    for name, kind in {**kinds, "rows of one group": between}.items():
         yield from asked(f"fresh products, {name}", kind, partial(freshly, shape="goe"))
-    across = (E1 + E2) / math.sqrt(2)
-    yield next(asked("fresh products, iid", ROWS, partial(freshly, shape="iid", question=across)))
-    yield list(asked("fresh products, iid", ROWS, partial(freshly, shape="iid", question=E1)))[1]
-    yield from run("release as an operator", ROWS, operator)
-    yield from run("rayleigh-flow, all components", ROWS, flow)
+    across, rows = (E1 + E2) / math.sqrt(2), several(ROWS, n_rows)
+    yield next(asked("fresh products, iid", rows, partial(freshly, shape="iid", question=across)))
+    yield list(asked("fresh products, iid", rows, partial(freshly, shape="iid", question=E1)))[1]
+    yield from run("release as an operator", rows, partial(operator, rows))
+    yield from run("rayleigh-flow, all components", rows, partial(flow, rows))
 
 
 def lazily(curator: Curator) -> Any:
@@ -345,18 +347,18 @@ def freshly(curator: Curator, shape: Any, question: Matrix | None = None) -> Any
     return [products.times(block) for _ in range(2)]
 
 
-def operator(table: Matrix, adjacency: Adjacency) -> Any:
-    return dpgep.release(uncentred(table, adjacency), mu=MU, storage="operator").times(np.eye(3))
+def operator(kind: Kind, table: Matrix, adjacency: Adjacency) -> Any:
+    return dpgep.release(kind.build(table, adjacency), mu=MU, storage="operator").times(np.eye(3))
 
 
-def flow(table: Matrix, adjacency: Adjacency) -> Any:
-    return dpgep.solve(uncentred(table, adjacency), mu=MU, method="rayleigh-flow", n_iterations=3, init="random")
+def flow(kind: Kind, table: Matrix, adjacency: Adjacency) -> Any:
+    return dpgep.solve(kind.build(table, adjacency), mu=MU, method="rayleigh-flow", n_iterations=3, init="random")
 
 
 # --- screens ---------------------------------------------------------------------------------------------------------
 
 
-def screens() -> Iterator[ReplayCase]:
+def screens(n_rows: int = 0) -> Iterator[ReplayCase]:
     # others lie where the norms of rows of the cross-covariance move as far as these rows do
     row, opposite = (E1 + E2) / math.sqrt(2), (E1 - E2) / math.sqrt(2)
     views = replace(TWO_VIEWS, pair=(row, opposite), words="a view negated", others=np.tile(row, (7, 1)))
@@ -377,8 +379,10 @@ def screens() -> Iterator[ReplayCase]:
             np.tile(-row, (1000, 1)),
         ),
     }.items():
-        yield from asked(f"screen, {name}", kind, lambda curator: curator.answer(Scores()))
+        if not n_rows or kind.build is not gep:
+            yield from asked(f"screen, {name}", several(kind, n_rows), lambda curator: curator.answer(Scores()))
     beyond = replace(views, pair=(BEYOND * row, opposite), words="such a row, and one with a view negated")
+    beyond = several(beyond, n_rows)
     yield next(asked("screen, two views, rows beyond 2^500 bounds", beyond, lambda curator: curator.answer(Scores())))
 
 

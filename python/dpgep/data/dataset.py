@@ -38,7 +38,7 @@ ANOTHER_PASS = (
 
 
 ONE_ROW = (
-    "this is not for several rows to a person (person=) yet, nor for weights: release a matrix, without a screen, or "
+    "this is not for several rows to a person (person=), nor for weights: use a method that asks about all people, or "
     "bring the rows of each person into one"
 )
 
@@ -124,11 +124,10 @@ class Dataset(ABC):
 
     def row_products(self) -> RowProducts | StreamedProducts:
         """Products with the second moment of the rows."""
-        if self.weight_bits:
-            raise ValueError(ONE_ROW)
         if self.read_once:
             raise ValueError(f"products with vectors need {ANOTHER_PASS}")
-        return StreamedProducts(self.accumulate, self.n_features)
+        accumulate = partial(self.accumulate, weight_bits=self.weight_bits)
+        return StreamedProducts(accumulate, self.n_features, self.weight_bits)
 
     @abstractmethod
     def in_memory(self, purpose: str) -> Batch:
@@ -258,7 +257,7 @@ class PreprocessedDataset(DerivedDataset):
         return PreprocessedDataset(source, preprocessing, len(features), grouped=self._grouped)
 
     def row_products(self) -> RowProducts | StreamedProducts:
-        if not self.at_hand or self.mapped:
+        if not self.at_hand or self.mapped or self.weight_bits:
             return super().row_products()
         self.people.passes += 1
         return RowProducts(self.in_memory("products").rows)

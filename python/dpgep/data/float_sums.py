@@ -131,6 +131,12 @@ class CompensatedSum:
         self._lost += other._lost
         return self
 
+    def __rmul__(self, times: int) -> CompensatedSum:
+        """The sum so many times over, with one rounding more."""
+        product = CompensatedSum(self._sum.shape)
+        product._sum, product._lost = times * self._sum, times * self._lost
+        return product
+
 
 class ProductSums(Sums):
     """A sum over people: the second moment of their clipped rows times the rows of ``block`` (K, d).
@@ -150,16 +156,17 @@ class ProductSums(Sums):
 
 
 class StreamedProducts:
-    """The same for people who are not in memory: one pass for every product.
+    """The same for people who are not in memory, or have several rows: one pass for every product.
 
-    ``accumulate`` makes one pass (`Dataset.accumulate`).
+    ``accumulate`` makes one pass (`Dataset.accumulate`), in which a person has the weight 2^``weight_bits``.
     """
 
-    def __init__(self, accumulate: Accumulate, d: int) -> None:
-        self._accumulate, self._d = accumulate, d
+    def __init__(self, accumulate: Accumulate, d: int, weight_bits: int = 0) -> None:
+        self._accumulate, self._d, self._weight_bits = accumulate, d, weight_bits
 
     def second_moment(self, scale: float) -> core.CallbackProducts:
         """The matrix scale sum_i (f_i x_i)(f_i x_i)^T, known through its products."""
+        scale = float(np.ldexp(scale, -self._weight_bits))
 
         def times(block: Matrix) -> Matrix:
             return np.asarray(scale * self._accumulate(partial(ProductSums, block)).sum.total)
@@ -199,6 +206,8 @@ class GroupSums(Sums):
     squares : (d,), of features of rows in the unit ball; (0,) if not ``with_squares``.
     """
 
+    counts: NDArray[Any]
+
     parts = ("n", "counts", "sums", "squares")
 
     def __init__(self, layout: MomentLayout, *, with_squares: bool = False) -> None:
@@ -216,6 +225,14 @@ class GroupSums(Sums):
             self.sums += rows.group_sums(batch.groups, self.sums.shape[1])
         if self.squares.size:
             self.squares += _sparse_squares(rows, batch.rows.bound) if batch.rows.is_sparse else _squares(batch.rows)
+
+    def of_people(self, weight_bits: int) -> GroupSums:
+        """The same, in which a person had the weight 2^``weight_bits``, divided by it."""
+        self.n >>= weight_bits
+        self.counts, self.sums, self.squares = (
+            np.ldexp(part, -weight_bits) for part in (self.counts, self.sums, self.squares)
+        )
+        return self
 
 
 class CrossSums(Sums):

@@ -242,9 +242,11 @@ class GridSums(Sums):
     n : number of people.
     counts : (n_groups,), number of people in each group; without groups, everybody is in each.
     sums : (d, n_groups), in units of 2^-bits of the row bound; (d, 0) if the layout has none.
+    weight_bits : of the weight 2^weight_bits that a person has in ``counts``, ``sums`` and squares.
     """
 
     parts = ("n", "counts", "sums", "_squares")
+    weight_bits = 0
 
     def __init__(self, layout: MomentLayout, bits: int, *, with_squares: bool = False) -> None:
         d = layout.n_features
@@ -263,8 +265,17 @@ class GridSums(Sums):
             return
         add_on_grid(batch, self.bits, self.sums, self._squares)
 
+    def of_people(self, weight_bits: int) -> GridSums:
+        """The same, in which a person has the weight 2^``weight_bits``."""
+        self.n >>= weight_bits
+        self.weight_bits = weight_bits
+        return self
+
     def squares(self) -> tuple[Integers, Integers]:
-        """(d,) twice, high and low: the sum of squares of each feature is (high 2^20 + low) 4^-bits squared bounds."""
+        """(d,) twice, high and low: the sum of squares of each feature is (high 2^20 + low) 4^-bits squared bounds.
+
+        Times the weight of a person.
+        """
         return self._squares[0], self._squares[1]
 
     def _add_sparse(self, part: GridRows, groups: NDArray[np.intp] | None) -> None:

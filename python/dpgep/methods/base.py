@@ -103,8 +103,8 @@ REPLACE_ONE = Need(
 ONE_ROW_EACH = Need(
     "one row to each person",
     lambda public: not public.facts.several_rows,
-    "{method} is not for several rows to a person (person=) yet: release a matrix, without a screen, or bring the rows "
-    "of each person into one",
+    "{method} is not for several rows to a person (person=): use a method that asks about all people, or bring the "
+    "rows of each person into one",
 )
 EQUAL_WEIGHTS = Need(
     "people who count alike",
@@ -314,11 +314,9 @@ class ReleaseOptions(PairOptions):
                     "choose columns by public facts, or screen for pca without standardize"
                 )
             PRODUCTS.require("release", public)  # scores are those of the traits
-            ONE_ROW_EACH.require("a screen", public)
             EQUAL_WEIGHTS.require("a screen", public)
             self._check_screen(public, k)
         elif self.storage_for(public.model.n_features) == "operator":
-            ONE_ROW_EACH.require('storage="operator"', public)
             EQUAL_WEIGHTS.require('storage="operator"', public)
             if self.sparsity == "auto":
                 raise ValueError(

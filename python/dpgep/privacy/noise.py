@@ -107,20 +107,27 @@ def add_symmetric_grid_noise(matrix: Matrix, deviation: float, stream: core.Nois
 
 
 def noisy_squares(sums: GridSums, scale: int, stream: core.NoiseStream) -> Matrix:
-    """(d,), exact sums of squares of each feature in the unit ball, plus noise of deviation scale 4^-bits."""
+    """(d,), exact sums of squares of each feature in the unit ball, plus noise of deviation scale 4^-bits.
+
+    ``scale`` has the weight of a person, as the sums have.
+    """
     high, low = (part.copy() for part in sums.squares())
     # carried to 0 <= low < 2^20, the two parts are unique: even the rounding of their sum follows from the released
     # integer
     core.add_exact_noise(low, scale, stream, thread_count(), high, HALF)
-    return np.asarray(np.ldexp(np.ldexp(high.astype(np.float64), HALF) + low, -2 * sums.bits))
+    unit = -2 * sums.bits - sums.weight_bits
+    return np.asarray(np.ldexp(np.ldexp(high.astype(np.float64), HALF) + low, unit))
 
 
 def noisy_groups(exact: GridSums, of_sums: int, of_counts: int, stream: core.NoiseStream) -> tuple[Matrix, Matrix]:
-    """Exact sums and counts per group plus noise of deviations of_sums 2^-bits and of_counts 2^-bits."""
-    sums, counts = exact.sums.copy(), exact.counts << exact.bits
+    """Exact sums and counts per group plus noise of deviations of_sums 2^-bits and of_counts 2^-bits.
+
+    Both have the weight of a person, as the sums have.
+    """
+    sums, counts, unit = exact.sums.copy(), exact.counts << exact.bits, -exact.bits - exact.weight_bits
     core.add_exact_noise(sums, of_sums, stream, thread_count())
     core.add_exact_noise(counts, of_counts, stream, thread_count())
-    return np.ldexp(sums.astype(np.float64), -exact.bits), np.ldexp(counts.astype(np.float64), -exact.bits)
+    return np.ldexp(sums.astype(np.float64), unit), np.ldexp(counts.astype(np.float64), unit)
 
 
 def _grid(deviation: float) -> tuple[float, int]:
@@ -274,9 +281,9 @@ def on_grid(noise: MomentNoise, grid_bits: int | None = None, weight_bits: int =
     return IntegerNoise(bits, diagonal, root_of_part(diagonal, 2), sums, counts, weight_bits)
 
 
-def finest_bits(noise: MomentNoise) -> int:
-    """Bits of the finest grid for about this noise, with capacity for twice as much."""
-    return on_grid(noise.scaled(2.0, 2.0, 2.0)).bits
+def finest_bits(noise: MomentNoise, weight_bits: int) -> int:
+    """Bits of the finest grid for about this noise, with capacity for twice as much; a person weighs 2^weight_bits."""
+    return on_grid(noise.scaled(2.0, 2.0, 2.0), weight_bits=weight_bits).bits
 
 
 def least_scale(squared: Fraction, mu: float) -> int:

@@ -242,7 +242,8 @@ def _noisy_groups(
     """Released sums and counts, and in their ``noise`` the deviation of an answer on the second moment."""
     layout = problem.layout
     least = _deviations(problem, mu, noise, _allowance(problem, noise, 0, MOST_BITS))
-    bits = finest_bits(replace(least, second=0.0))  # products have a grid of their own
+    weight_bits = problem.dataset.weight_bits
+    bits = finest_bits(replace(least, second=0.0), weight_bits)  # products have a grid of their own
     if layout.has_groups or not isinstance(rows, RowProducts):
         exact = problem.grid_sums(bits)
     else:
@@ -250,10 +251,11 @@ def _noisy_groups(
         exact.n, exact.counts = rows.n, group_counts(rows.n, None, layout.n_groups)
     allowance = _allowance(problem, noise, most_people(problem.facts, exact.n), bits)
     deviations = _deviations(problem, mu, noise, allowance)
-    of_sums = math.ceil(math.ldexp(deviations.sums, bits)) if layout.sums else 0
-    of_counts = math.ceil(math.ldexp(deviations.counts, bits)) if layout.counts else 0
-    deviations = replace(deviations, sums=math.ldexp(of_sums, -bits), counts=math.ldexp(of_counts, -bits))
-    for release in _releases(problem, mu, noise, deviations, allowance, bits):
+    unit = bits + weight_bits
+    of_sums = math.ceil(math.ldexp(deviations.sums, unit)) if layout.sums else 0
+    of_counts = math.ceil(math.ldexp(deviations.counts, unit)) if layout.counts else 0
+    deviations = replace(deviations, sums=math.ldexp(of_sums, -unit), counts=math.ldexp(of_counts, -unit))
+    for release in _releases(problem, mu, noise, deviations, allowance, bits + weight_bits // 2):
         charge(release)
     return normalized_groups(problem, exact.n, *noisy_groups(exact, of_sums, of_counts, stream), deviations)
 

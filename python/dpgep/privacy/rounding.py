@@ -21,7 +21,8 @@ _GRID = 2.0**-28
 # Tolerance of the orthonormality of directions (grid_noise.cpp).
 _ORTHONORMAL = 2.0**-36
 # Successive additions in a kernel's sum over people: blocks of 2^16 rows, and one per block (csr_rows.cpp); fewer for
-# dense rows, in blocks of 4096, while they are fewer than 2^28 (dense_rows.cpp).
+# dense rows, in blocks of 4096, while they are fewer than 2^28 (dense_rows.cpp). Of people with several rows, of whose
+# number nothing may depend, at most 2^14 rows are added by a kernel (docs/mathematics.md, section 12).
 _ROWS_IN_A_ROW = (1 << 16) + 256
 # The largest data set if the number of people is protected, so that nothing depends on that number.
 MOST_PEOPLE = 1 << 24

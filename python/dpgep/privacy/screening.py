@@ -94,24 +94,28 @@ def _plain_screen(problem: MomentProblem, charge: Charge) -> Screen:
 def _screen_of_moments(problem: MomentProblem, mu: float, stream: core.NoiseStream, charge: Charge) -> Screen:
     layout, adjacency = problem.layout, problem.facts.adjacency
     noise = calibrate_moments(mu, layout, adjacency)
-    bits = finest_bits(noise)
+    weight_bits = problem.dataset.weight_bits
+    bits = finest_bits(noise, weight_bits)
     exact = problem.grid_sums(bits, with_squares=True)
-    square, of_sums, of_counts = _integer_scales(noise, bits)
-    noise = _deviations_of(square, of_sums, of_counts, bits)
+    square, of_sums, of_counts = _integer_scales(noise, bits, weight_bits)
+    noise = _deviations_of(square, of_sums, of_counts, bits, weight_bits)
     require_cost(moment_mu(noise, layout, adjacency), mu)
-    charge(LedgerEntry("diagonal of the second moment", mu, _blocks(problem, noise, layout.sums), bits))
+    charge(
+        LedgerEntry("diagonal of the second moment", mu, _blocks(problem, noise, layout.sums), bits + weight_bits // 2)
+    )
     energy = noisy_squares(exact, square, stream)
     return _scored(problem, exact.n, energy, *noisy_groups(exact, of_sums, of_counts, stream), None, noise)
 
 
 def _screen_of_views(problem: MomentProblem, mu: float, stream: core.NoiseStream, charge: Charge) -> Screen:
-    bits = finest_bits(_view_deviations(problem, mu))
+    weight_bits = problem.dataset.weight_bits
+    bits = finest_bits(_view_deviations(problem, mu), weight_bits)
     # no sums are released, and counts only if they are not public
     exact = replace(problem, layout=replace(problem.layout, sums=False)).grid_sums(bits, with_squares=True)
     n = most_people(problem.facts, exact.n)
     noise = _view_deviations(problem, mu, n, bits)
-    square, _, count = _integer_scales(noise, bits)
-    noise = _deviations_of(square, 0, count, bits)
+    square, _, count = _integer_scales(noise, bits, weight_bits)
+    noise = _deviations_of(square, 0, count, bits, weight_bits)
     require_cost(_views_cost(problem, noise, n, bits), mu)
     norms = problem.cross_norms()
     charge(LedgerEntry("diagonal of the second moment", mu, _blocks(problem, noise, with_sums=False)))
@@ -138,17 +142,18 @@ def _scored(
     return Screen(scores, energy * scale, groups.noise.second)
 
 
-def _integer_scales(noise: MomentNoise, bits: int) -> tuple[int, int, int]:
-    """Of squares in units of 4^-bits, of sums and counts in units of 2^-bits."""
+def _integer_scales(noise: MomentNoise, bits: int, weight_bits: int) -> tuple[int, int, int]:
+    """Of squares in units of 4^-bits, of sums and counts in units of 2^-bits, times the weight of a person."""
     return (
-        math.ceil(math.ldexp(noise.second, 2 * bits)),
-        math.ceil(math.ldexp(noise.sums, bits)),
-        math.ceil(math.ldexp(noise.counts, bits)),
+        math.ceil(math.ldexp(noise.second, 2 * bits + weight_bits)),
+        math.ceil(math.ldexp(noise.sums, bits + weight_bits)),
+        math.ceil(math.ldexp(noise.counts, bits + weight_bits)),
     )
 
 
-def _deviations_of(square: int, sums: int, counts: int, bits: int) -> MomentNoise:
-    return MomentNoise(math.ldexp(square, -2 * bits), math.ldexp(sums, -bits), math.ldexp(counts, -bits))
+def _deviations_of(square: int, sums: int, counts: int, bits: int, weight_bits: int) -> MomentNoise:
+    unit = -bits - weight_bits
+    return MomentNoise(math.ldexp(square, unit - bits), math.ldexp(sums, unit), math.ldexp(counts, unit))
 
 
 def _blocks(problem: MomentProblem, noise: MomentNoise, with_sums: bool) -> tuple[NoiseBlock, ...]:

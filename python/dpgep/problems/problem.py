@@ -189,18 +189,22 @@ class MomentProblem(Problem):
 
     def grid_sums(self, bits: int, *, with_squares: bool = False) -> GridSums:
         """Counts and sums per group, and on request squares of all features, of rows in fixed point: exact."""
-        return self.dataset.accumulate(partial(GridSums, self.layout, bits, with_squares=with_squares))
+        make, weight_bits = partial(GridSums, self.layout, bits, with_squares=with_squares), self.dataset.weight_bits
+        return self.dataset.accumulate(make, weight_bits=weight_bits).of_people(weight_bits)
 
     def group_sums(self, *, with_squares: bool = False) -> GroupSums:
         """Counts and sums per group, and on request squares of all features, in floating point."""
-        return self.dataset.accumulate(partial(GroupSums, self.layout, with_squares=with_squares))
+        make, weight_bits = partial(GroupSums, self.layout, with_squares=with_squares), self.dataset.weight_bits
+        return self.dataset.accumulate(make, weight_bits=weight_bits).of_people(weight_bits)
 
     def cross_norms(self) -> Matrix:
         """Norm of each feature's row of the covariance with other views (the second moment, if not centred).
 
         Sums over people of clipped rows in the unit ball: not divided by n.
         """
-        return cross_norms(self.dataset.accumulate, self.model.views, centred=self.layout.sums)
+        weight_bits = self.dataset.weight_bits
+        accumulate = partial(self.dataset.accumulate, weight_bits=weight_bits)
+        return np.ldexp(cross_norms(accumulate, self.model.views, centred=self.layout.sums), -weight_bits)
 
     def row_products(self) -> RowProducts | StreamedProducts:
         """Rows for products with the second moment."""
