@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 import scipy.linalg as _scipy_linalg  # noqa: F401
 
 from dpgep import models
-from dpgep._dispatch import build_info, core
+from dpgep._dispatch import build_info as build_info
+from dpgep._dispatch import core
 from dpgep._optional import MissingExtraError as _MissingExtraError
 from dpgep.errors import AccuracyWarning, DataChangedError, DataError, PrivacyBudgetError, PrivacyWarning
 from dpgep.models.preprocessing import AutoPreprocessing, Preprocessing
 from dpgep.privacy.budget import Budget
-from dpgep.problems.builders import cca, fda, gep, multiset_cca, pca, pls, sir
+from dpgep.problems.builders import cca, contrastive_pca, fda, gep, multiset_cca, pca, pls, sir
 from dpgep.problems.mergeable_moments import Moments
 from dpgep.reports.report import PrivacyReport
 from dpgep.results.release import Release
@@ -40,8 +41,8 @@ __all__ = [
     "Release",
     "Solution",
     "auditing",
-    "build_info",
     "cca",
+    "contrastive_pca",
     "fda",
     "gep",
     "load",

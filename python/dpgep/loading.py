@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from dpgep._files import Target
-from dpgep.data.integer_moments import BITS, ExactMomentAccumulator
+from dpgep.data.integer_moments import BITS
+from dpgep.data.moments_by_group import kind_of_sums
 from dpgep.data.people import weight_bits_of
 from dpgep.local.aggregator import SUMS as LOCAL_SUMS
 from dpgep.local.aggregator import Aggregator, StoredSums
@@ -150,7 +151,7 @@ def _require_moments(solution: Solution, moments: ReleasedMoments, d: int) -> No
         raise ValueError("moments are those of a model of rows, within a bound")
     _require_noise(moments, solution.privacy.mu)
     groups = None if solution.model.grouping is None else solution.model.grouping.n_groups
-    _require_finite("moments.second", moments.second, (d, d))
+    _require_finite("moments.second", moments.second, (*_stacked(solution.model), d, d))
     _require_finite("moments.sums", moments.sums, (d, int(solution.mean is not None) if groups is None else groups))
     _require_finite("moments.counts", moments.counts, (min(moments.counts.size, 1) if groups is None else groups,))
     if moments.clipping is not None:
@@ -159,6 +160,11 @@ def _require_moments(solution: Solution, moments: ReleasedMoments, d: int) -> No
         raise ValueError("moments of a solution have no marks: they are of its columns")
     if moments.pairs is not None:
         _require_pairs(moments.pairs, d)
+
+
+def _stacked(model: RowModel) -> tuple[int, ...]:
+    """The first axis of second moments by group."""
+    return () if model.grouping is None else (model.grouping.n_groups,) * model.traits.by_group
 
 
 def _require_pairs(pairs: Pairs, d: int) -> None:
@@ -204,7 +210,7 @@ def _release(document: Document) -> Release:
         if bound != report.bound:
             raise ValueError(f"bound is {report.bound!r}, and that of the preprocessing {bound!r}")
     columns = model.n_features * (2 if is_pairwise(preprocessing) else 1)
-    _require_shape("second", noisy.second, (columns, columns))
+    _require_shape("second", noisy.second, (*_stacked(model), columns, columns))
     layout = _layout(release)
     mark = None if layout.mark is None else report.bound * layout.mark
     if noisy.mark != mark:
@@ -269,14 +275,12 @@ def _moments(document: Document) -> Moments:
     if not 0 <= stored.n <= _MOST_PEOPLE // weight:
         raise ValueError(f"n must be a number of people, from 0 to {_MOST_PEOPLE // weight}, got {stored.n}")
     layout = layout_of(stored.model, PublicFacts(stored.adjacency, None, stored.public_n), stored.preprocessing)
-    size = layout.dimension * (layout.dimension + 1) // 2
+    size = layout.n_matrices * layout.dimension * (layout.dimension + 1) // 2
     _require_shape("low", stored.low, (size,))
     _require_shape("high", stored.high, (size,))
-    low, high = (
-        None if limb is None else upper_triangle_of(limb, layout.dimension) for limb in (stored.low, stored.high)
-    )
+    low, high = (None if limb is None else upper_triangle_of(limb, *layout.shape) for limb in (stored.low, stored.high))
     assert low is not None
-    sums = ExactMomentAccumulator.of_limbs(layout, stored.bits, stored.n * weight, low, high)
+    sums = kind_of_sums(layout).of_limbs(layout, stored.bits, stored.n * weight, low, high)
     sums.require_possible()
     names = ("model", "bound", "preprocessing", "adjacency", "public_n", "bits", "person")
     facts = {name: getattr(stored, name) for name in names}

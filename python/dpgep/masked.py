@@ -467,7 +467,12 @@ def _sizes(terms: Terms) -> tuple[int, int, int, int]:
     """Numbers of entries: of the second moment's triangle, sums, counts, and, where it is public, n."""
     layout = terms.layout
     d, groups = layout.n_features, layout.n_groups
-    return d * (d + 1) // 2, d * groups * layout.sums, groups * layout.counts, terms.adjacency == "replace-one"
+    return (
+        layout.n_matrices * d * (d + 1) // 2,
+        d * groups * layout.sums,
+        groups * layout.counts,
+        terms.adjacency == "replace-one",
+    )
 
 
 def _zeros(terms: Terms) -> Words:
@@ -512,8 +517,9 @@ def _integers(words: Words, terms: Terms) -> IntegerMoments:
 
 def _blocks(parts: list[Integers], terms: Terms) -> tuple[Integers, Integers, Integers]:
     triangle, sums, counts = parts
-    d = terms.layout.n_features
-    return upper_triangle_of(triangle, d), sums.reshape(d, -1 if sums.size else 0), counts
+    layout = terms.layout
+    d = layout.n_features
+    return upper_triangle_of(triangle, *layout.shape[:-2], d, d), sums.reshape(d, -1 if sums.size else 0), counts
 
 
 def _add_mask(words: Words, seed: bytes, sign: int) -> None:

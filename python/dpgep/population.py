@@ -22,7 +22,7 @@ from dpgep.privacy.release import release_moments
 from dpgep.problems.problem import MomentProblem
 
 #: names of the models that there are populations for
-PLANNED = tuple(sorted({*MODELS} - {"table"}))
+PLANNED = tuple(sorted({*MODELS} - {"table", "contrastive-pca"}))
 
 # Fluctuations of second moments fall with the root of n where fourth moments exist.
 _LEAST_TAILS = 4
@@ -154,7 +154,7 @@ def moments_of_more(draw: ReleasedMoments, mean: ReleasedMoments, n: int, n_draw
 
 def is_planned(model: object) -> bool:
     """Whether there are populations for a model: of scatters whose eigenvalues such rows can have."""
-    if not isinstance(model, RowModel):
+    if not isinstance(model, RowModel) or model.traits.by_group:
         return False
     return model.traits.a is not None and model.traits.b in (None, TOTAL, WITHIN_GROUPS, WITHIN)
 

@@ -46,6 +46,7 @@ _SCALARS: dict[Any, str] = {
 _BINARY = b"dpgep\n"
 _DIGEST = hashlib.sha256().digest_size
 _LONGEST_AXIS = 1 << 31
+_MOST_AXES = 3
 _hints = lru_cache(maxsize=128)(get_type_hints)
 # classes by the names that a file gives them, and the names
 _NAMES: dict[type[Any], str] = {}
@@ -324,8 +325,8 @@ class _Decoder:
         pairs = enumerate(zip(document, kinds, strict=True))
         return tuple(self.value(each, kind, f"{where}[{i}]") for i, (each, kind) in pairs)
 
-    def _array(self, document: Any, entries: np.dtype[Any], where: str, axes: int = 2) -> NDArray[Any]:
-        """A list of numbers, or a list of such lists, as an array: ragged ones are refused, and so is anything else."""
+    def _array(self, document: Any, entries: np.dtype[Any], where: str, axes: int = _MOST_AXES) -> NDArray[Any]:
+        """Lists of numbers, or lists of such lists, as an array: ragged ones are refused, and so is anything else."""
         if not isinstance(document, list):
             self._refuse(document, "a list", where)
         if axes > 1 and document and isinstance(document[0], list):
@@ -345,10 +346,10 @@ class _Decoder:
         """An array whose entries are in the payload: nothing is made that is larger than these, but for symmetry."""
         is_triangle = "triangle" in document
         shape = [document.get("triangle")] * 2 if is_triangle else document.get("shape")
-        if len(document) != 1 or not isinstance(shape, list) or not 1 <= len(shape) <= 2:
+        if len(document) != 1 or not isinstance(shape, list) or not 1 <= len(shape) <= _MOST_AXES:
             self._refuse(document, "an array", where)
         if any(type(axis) is not int or not 0 <= axis < _LONGEST_AXIS for axis in shape):
-            raise ValueError(f"{where} must have a shape of one or two axes, up to 2^31, got {_shown(str(shape))}")
+            raise ValueError(f"{where} must have a shape of one to three axes, up to 2^31, got {_shown(str(shape))}")
         size = shape[0] * (shape[0] + 1) // 2 if is_triangle else math.prod(shape)
         n_bytes = size * entries.itemsize
         if n_bytes > len(self.rest):
@@ -380,12 +381,16 @@ class _Decoder:
 
 
 def triangle_rows(matrix: NDArray[Any]) -> Iterable[NDArray[Any]]:
-    """The rows of an upper triangle, from the diagonal on."""
-    return (row[i:] for i, row in enumerate(matrix))
+    """The rows of an upper triangle, from the diagonal on; of a stack of matrices, one after the other."""
+    stack = matrix if matrix.ndim == 3 else matrix[None]
+    return (row[i:] for each in stack for i, row in enumerate(each))
 
 
-def upper_triangle_of(packed: NDArray[Any], d: int) -> NDArray[Any]:
-    """(d, d) upper triangle of these entries, row by row; zeros below it."""
+def upper_triangle_of(packed: NDArray[Any], *shape: int) -> NDArray[Any]:
+    """(d, d) upper triangle of these entries, row by row, zeros below it; or (G, d, d), a stack of them."""
+    if len(shape) == 3:
+        return np.stack([upper_triangle_of(part, *shape[1:]) for part in np.split(packed, shape[0])])
+    d = shape[0]
     matrix, start = np.zeros((d, d), dtype=packed.dtype), 0
     for i in range(d):
         matrix[i, i:] = packed[start : start + d - i]

@@ -168,6 +168,7 @@ def release(  # type: ignore[misc]  # the forms above leave out what it takes
     slices: int | None = None,
     y_range: tuple[float, float] | None = None,
     edges: Sequence[float] | None = None,
+    by_group: bool | None = None,
     bound: Bound | None = None,
     preprocessing: AutoPreprocessing | Preprocessing | None = None,
     adjacency: Adjacency | None = None,
@@ -207,6 +208,10 @@ def release(  # type: ignore[misc]  # the forms above leave out what it takes
     y, slices, y_range, edges
         Or a response, as in `dpgep.sir`, for `Release.sir`: ``slices`` (default 10) of equal width over the public
         ``y_range``, or public ``edges``.
+    by_group : bool, optional
+        Whether the second moment of each group is released by itself, for `Release.contrastive_pca` and
+        ``Release.pca(group=...)``: at the same price, as nobody is in two groups at once. Answers about everybody then
+        add up the noise of all groups.
     bound, preprocessing, adjacency, public_n, person, rows, weights, largest_weight
         As in `dpgep.pca`. ``bound="auto"``, the default, gives every column a location and a scale, for 17 to 55 % of
         mu^2, so that columns in units of their own are released equally well. All columns then have noise of the same
@@ -265,6 +270,7 @@ def release(  # type: ignore[misc]  # the forms above leave out what it takes
     """
     require_one_of("storage", storage, ("matrix", "operator"))
     groups = {"labels": labels, "classes": classes, "y": y, "slices": slices, "y_range": y_range, "edges": edges}
+    groups["by_group"] = by_group
     facts = {"bound": bound, "preprocessing": preprocessing, "adjacency": adjacency, "public_n": public_n}
     facts.update({"person": person, "rows": rows, "weights": weights, "largest_weight": largest_weight})
     given = {name: value for name, value in {**groups, **facts}.items() if value is not None}

@@ -229,7 +229,7 @@ def test_whoever_lacks_a_label_a_group_or_a_category_is_not_refused(tmp_path: Pa
 # Public names that take nobody's data; `dpgep.auditing.audit` takes data that are made up for it.
 NOT_OF_PEOPLE = {
     "AccuracyWarning", "DataChangedError", "DataError", "Preprocessing", "PrivacyBudgetError", "PrivacyReport",
-    "PrivacyWarning", "Solution", "auditing", "build_info", "models", "planning", "plot", "__version__",
+    "PrivacyWarning", "Solution", "auditing", "models", "planning", "plot", "__version__",
 }  # fmt: skip
 # Those whose answers are no more private than the data they are given, and where their documentation says so.
 AS_PRIVATE_AS_THE_ROWS = {"replay": "It holds what exact values say about people"}

@@ -615,6 +615,7 @@ MODELS: dict[str, Callable[..., Any]] = {
     "pls": lambda rows, groups, **given: dpgep.pls(rows[:, :2], rows[:, 2:], **given),
     "multiset": lambda rows, groups, **given: dpgep.multiset_cca([rows[:, :1], rows[:, 1:2], rows[:, 2:]], **given),
     "fda": lambda rows, groups, **given: dpgep.fda(rows, groups, classes=[0, 1, 2], **given),
+    "contrastive": lambda rows, groups, **given: dpgep.contrastive_pca(rows, groups, target=1, background=0, **given),
     "sir": lambda rows, groups, **given: dpgep.sir(rows, groups * 1.0, edges=[-1, 0.5, 1.5, 9], **given),
 }
 Person = tuple[Matrix, NDArray[np.int64]]
@@ -731,6 +732,8 @@ def test_pairs_of_columns_are_those_of_weighted_rows() -> None:
         ("pca", "add-remove", [1.0, 0, 0, 0], None),
         ("cca", "replace-one", [1.0, 0, 0, 0], [-1 / 8, math.sqrt(63) / 8, 0, 0]),
         ("fda", "replace-one", [1.0, 0, 0, 0], [0, 1.0, 0, 0]),
+        ("contrastive", "replace-one", [1.0, 0, 0, 0], [1.0, 0, 0, 0]),  # to the other group
+        ("contrastive", "add-remove", [1.0, 0, 0, 0], None),
     ],
 )
 def test_the_worst_person_costs_all_of_it(name: str, adjacency: str, first: Any, second: Any, n_rows: int) -> None:
@@ -817,9 +820,10 @@ def test_a_person_in_groups_of_their_own_costs_less() -> None:
     crowd, eye = crowd_of(5), np.eye(4)
     spread = with_person(crowd, (np.tile(eye, (3, 1)), np.repeat([0, 1, 2], 4)))
     whole = with_person(crowd, (np.tile(-eye[:1], (12, 1)), np.zeros(12, int)))
-    result = replayed("fda", "replace-one", 1.0, (spread, whole))
-    assert not result.flagged
-    assert 0.1 < result.ratio < 0.9
+    for name in ("fda", "contrastive"):
+        result = replayed(name, "replace-one", 1.0, (spread, whole))
+        assert not result.flagged
+        assert 0.1 < result.ratio < 0.9
 
 
 def test_a_forgotten_weight_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,6 +60,9 @@ def problems(x: Any, of: Any = None, form: Any = np.asarray, **rest: Any) -> Mak
             "multiset-cca": lambda: dpgep.multiset_cca([form(x[:, :1]), form(x[:, 1:2]), form(x[:, 2:])], **rest),
             "fda": lambda: dpgep.fda(form(x), labels, classes=[0, 1, 2], **rest),
             "sir": lambda: dpgep.sir(form(x), score, slices=5, y_range=(-2, 2), **rest),
+            "contrastive-pca": lambda: dpgep.contrastive_pca(
+                form(x), labels > 1, target=True, background=False, **rest
+            ),
         }
     )
 
@@ -910,6 +913,7 @@ def test_rows_of_any_finite_magnitude(name: str, unit: float) -> None:
         "multiset-cca": lambda: dpgep.multiset_cca([x[:, :1], x[:, 1:2], x[:, 2:]], bound="auto"),
         "fda": lambda: dpgep.fda(x, labels, classes=[0, 1], bound="auto"),
         "sir": lambda: dpgep.sir(x, labels, slices=2, y_range=(-0.5, 1.5), bound="auto"),
+        "contrastive-pca": lambda: dpgep.contrastive_pca(x, labels, target=1, background=0, bound="auto"),
     }
     solution = dpgep.solve(made[name](), mu=5.0, n_components=1)
     assert np.isfinite(solution.components).all()

@@ -42,10 +42,16 @@ def summed(name: str, rows: Any, parts: Any) -> dpgep.Moments:
 
 
 def problem(name: str, rows: Any) -> Any:
-    keywords = {"fda": {"classes": ["a", "b", "c"]}, "sir": {"edges": [-np.inf, -0.5, 0.0, 0.5, np.inf]}}.get(name, {})
+    keywords: dict[str, Any] = {
+        "fda": {"classes": ["a", "b", "c"]},
+        "sir": {"edges": [-np.inf, -0.5, 0.0, 0.5, np.inf]},
+        "contrastive-pca": {"target": "b", "background": "c", "alpha": 0.5},
+    }.get(name, {})
     if name == "multiset-cca":
         return dpgep.multiset_cca(arguments(name, rows), bound=1.0)
-    builder = partial(dpgep.pca, standardize=True) if name == "standardized-pca" else getattr(dpgep, name)
+    builder = (
+        partial(dpgep.pca, standardize=True) if name == "standardized-pca" else getattr(dpgep, name.replace("-", "_"))
+    )
     return builder(*arguments(name, rows), bound=1.0, **keywords)
 
 

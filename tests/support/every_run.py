@@ -15,6 +15,7 @@ from dpgep.methods.base import CLIPPED_PRODUCTS, SECOND_MOMENT
 D, N = 8, 400
 PCA_ALONE = tuple(name for name, method in METHODS.items() if CLIPPED_PRODUCTS in method.needs)
 MATRIX_ALONE = ({}, {"sparsity": 3}, {"sparsity": "auto"})  # options of "release" that need no product, and no screen
+OF_A_MATRIX = ("standardized-pca", "contrastive-pca")
 SECOND_MOMENT_ALONE = tuple(name for name, method in METHODS.items() if SECOND_MOMENT in method.needs)
 
 
@@ -59,6 +60,7 @@ def builders(**rest: Any) -> dict[str, Callable[[Any, Any, Any, Any], Any]]:
         ),
         "fda": lambda x, views, labels, y: dpgep.fda(x, labels, classes=[0, 1, 2], **rest),
         "sir": lambda x, views, labels, y: dpgep.sir(x, y, slices=4, y_range=(-1, 1), **rest),
+        "contrastive-pca": lambda x, views, labels, y: dpgep.contrastive_pca(x, labels, target=0, background=2, **rest),
     }
 
 
@@ -72,7 +74,7 @@ def problems(adjacency: str = "replace-one", sparse: bool = False) -> dict[str, 
     form = scipy.sparse.csr_array if sparse else np.asarray
     both = np.hstack([x[:, :5], x[:, 5:] + x[:, :3] * [1.0, 0.3, 0.1]])
     each = builders(bound=2.0, adjacency=adjacency)
-    return {name: build(form(x), form(both), labels, y) for name, build in each.items() if name != "standardized-pca"}
+    return {name: build(form(x), form(both), labels, y) for name, build in each.items() if name not in OF_A_MATRIX}
 
 
 def of_a_matrix_alone(adjacency: str = "replace-one", sparse: bool = False) -> dict[str, Any]:
@@ -80,7 +82,10 @@ def of_a_matrix_alone(adjacency: str = "replace-one", sparse: bool = False) -> d
     rows = np.random.default_rng(7).standard_normal((N, D)) @ np.diag(np.linspace(2.0, 0.5, D) / 4)
     rows[:, 1] += rows[:, 0]
     form = scipy.sparse.csr_array if sparse else np.asarray
-    return {"standardized-pca": dpgep.pca(form(rows), bound=2.0, adjacency=adjacency, standardize=True)}
+    labels = np.arange(N) % 3
+    return {
+        name: builders(bound=2.0, adjacency=adjacency)[name](form(rows), None, labels, None) for name in OF_A_MATRIX
+    }
 
 
 def matrix_problem(**sensitivities: float) -> Any:

@@ -8,7 +8,7 @@ import numpy as np
 from conftest import Matrix
 
 import dpgep
-from dpgep.models.row_model import RowModel, input_names
+from dpgep.models.row_model import Classes, RowModel, input_names
 
 D = 5
 _EACH = [
@@ -19,6 +19,7 @@ _EACH = [
     dpgep.models.MultisetCcaModel((1, 1, D - 2), center=True),
     dpgep.models.FdaModel(D, ("a", "b", "c")),
     dpgep.models.SirModel(D, (-0.5, 0.0, 0.5)),
+    dpgep.models.ContrastivePcaModel(D, Classes(("b", "c")), 0.5),
 ]
 MODELS: dict[str, RowModel] = {model.name: model for model in _EACH}
 assert {*MODELS, "table"} == set(dpgep.models.MODELS), "a model that no test adds up"

@@ -34,7 +34,7 @@ import dpgep
 from dpgep import cli, masked
 from dpgep import sklearn as estimators
 from dpgep.local import Aggregator, GaussianRandomizer
-from dpgep.models.row_model import input_names
+from dpgep.models.row_model import Classes, input_names
 
 MU = 1.0
 _SLICES: dict[str, Any] = {"slices": 3, "y_range": (-1.0, 1.0)}
@@ -122,6 +122,9 @@ _QUESTIONS: dict[str, Callable[..., Any]] = {
     "multiset_cca": lambda given, **terms: dpgep.multiset_cca([given.x, given.y], **terms),
     "fda": lambda given, **terms: dpgep.fda(given.x, given.labels, classes=given.classes, **terms),
     "sir": lambda given, **terms: dpgep.sir(given.x, given.response, **_SLICES, **terms),
+    "contrastive_pca": lambda given, **terms: dpgep.contrastive_pca(
+        given.x, given.labels, target=given.classes[0], background=given.classes[1], **terms
+    ),
 }
 
 
@@ -234,6 +237,8 @@ def _releases() -> Iterator[Way]:
     """What is released once and asked often."""
     yield Way("release", "every question", partial(_asked, {}), ("release", "Release"))
     yield Way("release", "every question of classes", partial(_asked, {"classes": CLASSES}), ("release",))
+    by_group = {"classes": CLASSES, "by_group": True}
+    yield Way("release", "every question of classes, by group", partial(_asked, by_group), ("release",))
     yield Way("release", "every question of slices", partial(_asked, _SLICES), ("release",))
     yield Way("release", "of two populations", _added, ("release", "Release"), ("known",), at_end=True)
     yield Way("release as an operator", "pca", partial(_multiplied, "pca"), ("release", "MatrixFreeRelease"))
@@ -258,6 +263,8 @@ def _asked(groups: dict[str, Any], people: People, terms: Terms) -> Any:
         answers += [
             lambda asked: asked.fda(X),
             lambda asked: asked.classifier(X),
+            lambda asked: asked.contrastive_pca(X, target=CLASSES[1], background=CLASSES[0], n_components=1),
+            lambda asked: asked.pca(X, group=CLASSES[0], n_components=1),
             lambda asked: asked.sample(5, seed=1),
         ]
     else:
@@ -305,6 +312,7 @@ _EACH = [
     dpgep.models.MultisetCcaModel((3, 2), center=True),
     dpgep.models.FdaModel(3, CLASSES),
     dpgep.models.SirModel(3, (0.0, 0.5)),
+    dpgep.models.ContrastivePcaModel(3, Classes(CLASSES), 0.5),
     dpgep.models.TableModel(3),
 ]
 _MODELS: dict[str, Any] = {type(model).__name__: model for model in _EACH}
@@ -490,6 +498,7 @@ _COMMANDS: dict[str, list[str]] = {
     "pls": ["--x-columns", "a,b,c", "--y-columns", "p,q"],
     "multiset-cca": ["--view", "a,b", "--view", "c", "--view", "p,q"],
     "fda": [*_DATA, "--labels", "label", "--classes", ",".join(CLASSES)],
+    "contrastive-pca": [*_DATA, "--labels", "label", "--target", CLASSES[0], "--background", CLASSES[1]],
     "sir": [*_DATA, "--response", "response", "--slices", "3", "--y-range=-1:1"],
     "release": [*_DATA, "--labels", "label", "--classes", ",".join(CLASSES)],
 }

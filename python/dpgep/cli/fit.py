@@ -180,6 +180,16 @@ def _add_people(parser: argparse.ArgumentParser, takes: Collection[str]) -> None
         parser.add_argument(
             "--classes", type=words, metavar="A,B", help="the public classes; people with other labels are left out"
         )
+    if "target" in takes:
+        parser.add_argument("--labels", required=True, metavar="COLUMN", help="each person's group")
+        parser.add_argument("--target", required=True, metavar="A", help="the public label of the group of interest")
+        parser.add_argument("--background", required=True, metavar="B", help="that of the group to compare it with")
+        parser.add_argument(
+            "--alpha", type=float, default=1.0, metavar="X",
+            help="how much the background counts, from 0 on (default: 1)",
+        )  # fmt: skip
+    if "by_group" in takes:
+        parser.add_argument("--by-group", action="store_true", help="release the second moment of each group by itself")
     if "y_range" in takes:
         parser.add_argument(
             "--response", required="y" in takes, metavar="COLUMN", help="column that the directions shall explain"
@@ -208,7 +218,13 @@ def _people(data: Data, options: argparse.Namespace, takes: Collection[str]) -> 
     labels, response = getattr(options, "labels", None), getattr(options, "response", None)
     if labels and response:
         raise UsageError("the groups of a table are classes or slices: give --labels or --response")
-    if labels:
+    if "by_group" in takes:
+        found["by_group"] = options.by_group
+    if "target" in takes:
+        options.classes = [options.target, options.background]
+        found["labels"], (found["target"], found["background"]) = _labels(data, options)
+        found["alpha"] = options.alpha
+    elif labels:
         found["labels" if "labels" in takes else "groups"], found["classes"] = _labels(data, options)
     if response:
         found["y" if "y" in takes else "groups"] = data.vector(response)
@@ -218,7 +234,7 @@ def _people(data: Data, options: argparse.Namespace, takes: Collection[str]) -> 
     return {**found, "X": _rows(data, options, others)}
 
 
-def _labels(data: Data, options: argparse.Namespace) -> tuple[Any, list[Any] | None]:
+def _labels(data: Data, options: argparse.Namespace) -> tuple[Any, Any]:
     labels = data.vector(options.labels)
     if options.classes is None:
         if labels.declared is None:

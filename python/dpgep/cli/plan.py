@@ -12,7 +12,7 @@ from dpgep.cli.budget import Paying
 from dpgep.cli.command import Commands, UsageError, add_bound, numbers, positive, usage
 from dpgep.models import FdaModel, SirModel, StandardizedPcaModel, TableModel
 from dpgep.models.row_model import Classes, RowModel
-from dpgep.population import PLANNED, model_named, usual_eigengap
+from dpgep.population import PLANNED, is_planned, model_named, usual_eigengap
 from dpgep.problems.problem import Problem
 
 _LISTED = 12
@@ -95,6 +95,9 @@ def show_dry_run(problem: Problem, options: argparse.Namespace, paying: Paying) 
     print(f"features  {listed_features(model)}")
     if isinstance(model, TableModel):
         model = _question(model)
+    if not is_planned(model):
+        print(f"errors    plans do not know {model.name}: try it on made-up rows")
+        return 0
     n = problem.facts.n or options.people
     if n is None:
         raise UsageError("for how many people? The files do not say it, or it is not public: give --people N")

@@ -177,7 +177,8 @@ class StreamedProducts:
 class FloatSums(Sums):
     """Upper triangle (row-major) of the sum over people of z z^T, z = [x; e(group)], x scaled to the unit ball.
 
-    ``n_clipped`` of the ``n`` people had rows beyond the bound.
+    By group, a stack of those over the people of each, z = [x; 1]. ``n_clipped`` of the ``n`` people had rows beyond
+    the bound.
     """
 
     parts = ("n", "n_clipped", "total")
@@ -186,14 +187,21 @@ class FloatSums(Sums):
         self._layout = layout
         self.n = 0
         self.n_clipped = 0
-        self.total: Matrix = np.zeros((layout.dimension,) * 2)
+        self.total: Matrix = np.zeros(layout.shape)
 
     def add(self, batch: Batch) -> None:
-        for people, block in moment_blocks(batch, self._layout.n_groups):
-            add_products([(people, block)], self.total)
+        if self._layout.by_group:
+            for part, total in zip(batch.of_groups(self._layout.n_groups), self.total, strict=True):
+                self._add(part, 1, total)
+        else:
+            self._add(batch, self._layout.n_groups, self.total)
+        self.n += batch.n
+
+    def _add(self, batch: Batch, n_groups: int, total: Matrix) -> None:
+        for people, block in moment_blocks(batch, n_groups):
+            add_products([(people, block)], total)
             factors = RowProducts(batch.rows.part(people)).factors
             self.n_clipped += int(np.count_nonzero(factors < _CLIPPED))
-        self.n += batch.n
 
 
 class GroupSums(Sums):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -55,6 +56,7 @@ _LARGE_DIMENSION = 500
 class IntegerMoments:
     """Exact sums over people in units of 4^-bits: second moment (upper triangle), sums and counts per group.
 
+    The second moment is (d, d), or by group (G, d, d).
     ``high`` holds multiples of 2^40 to be added to the three, where int64 alone might overflow. ``n`` is the number of
     people, each of whom has the weight 2^``weight_bits``.
     """
@@ -80,7 +82,55 @@ class IntegerMoments:
         return replace(self, second=self.second.copy(), sums=self.sums.copy(), counts=self.counts.copy(), high=high)
 
 
-class ExactMomentAccumulator(Sums):
+class ExactSums(Sums):
+    """Exact moments of ``n`` people, batch by batch, in the blocks of a layout and on the grid 2^-bits."""
+
+    layout: MomentLayout
+    bits: int
+    n: int
+
+    @abstractmethod
+    def __init__(self, layout: MomentLayout, bits: int) -> None:
+        """Of nobody."""
+
+    @abstractmethod
+    def merge(self, other: Any, times: int = 1) -> None:
+        """Add the sums over other people, of the same layout and grid, as if each were there so many ``times``."""
+
+    @abstractmethod
+    def limbs(self) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
+        """Upper triangles (low, high) of the sums, of the layout's shape: a function of the sums alone."""
+
+    @classmethod
+    @abstractmethod
+    def of_limbs(
+        cls, layout: MomentLayout, bits: int, n: int, low: NDArray[np.int64], high: NDArray[np.int64] | None
+    ) -> ExactSums:
+        """Sums over n people from what `limbs` returned."""
+
+    @abstractmethod
+    def require_possible(self) -> None:
+        """Raise ValueError unless these may be sums over ``n`` people, as `limbs` returns them."""
+
+    @abstractmethod
+    def copy(self) -> ExactSums:
+        """The same sums, to be changed independently."""
+
+    def moments(self, weight_bits: int = 0) -> IntegerMoments:
+        """The sums in the blocks that a release contains; the second moment is a view of these sums.
+
+        They are of people who have the weight 2^``weight_bits``.
+        """
+        low, high = self.limbs()
+        blocks, of_high = self.layout.blocks(low), None if high is None else self.layout.blocks(high)
+        return IntegerMoments(*blocks, high=of_high, bits=self.bits, n=self.n >> weight_bits, weight_bits=weight_bits)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """How to pickle them: by what `limbs` returns, without buffers."""
+        return self.of_limbs, (self.layout, self.bits, self.n, *self.limbs())
+
+
+class ExactMomentAccumulator(ExactSums):
     """The moment matrix of people, summed batch by batch with rows in fixed point.
 
     All entries are integers in units of 4^-bits: rows of norm at most 2^bits, groups marked by 2^bits. The products of
@@ -168,6 +218,14 @@ class ExactMomentAccumulator(Sums):
                 self._high, self._in_low = None, self.n
         return self._total, self._high
 
+    def carried(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Both limbs, however few people there are, of which the lower is below 2^40 and not negative."""
+        self._require_whole()
+        with self._changing():
+            self._carry()
+        assert self._high is not None
+        return self._total, self._high
+
     @classmethod
     def of_limbs(
         cls, layout: MomentLayout, bits: int, n: int, low: NDArray[np.int64], high: NDArray[np.int64] | None
@@ -195,22 +253,9 @@ class ExactMomentAccumulator(Sums):
         if not is_within or diagonal.min() < 0 or max(squares.sum(), people.sum()) > most or not is_everybody:
             raise ValueError(f"the sums are not those of n = {self.n} people")
 
-    def moments(self, weight_bits: int = 0) -> IntegerMoments:
-        """The sums in the blocks that a release contains; the second moment is a view of these sums.
-
-        They are of people who have the weight 2^``weight_bits``.
-        """
-        low, high = self.limbs()
-        blocks, of_high = self.layout.blocks(low), None if high is None else self.layout.blocks(high)
-        return IntegerMoments(*blocks, high=of_high, bits=self.bits, n=self.n >> weight_bits, weight_bits=weight_bits)
-
     def copy(self) -> ExactMomentAccumulator:
         low, high = self.limbs()
         return self.of_limbs(self.layout, self.bits, self.n, low.copy(), None if high is None else high.copy())
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """How to pickle them: by what `limbs` returns, without buffers."""
-        return self.of_limbs, (self.layout, self.bits, self.n, *self.limbs())
 
     def _narrow(self, batch: Batch, n: int) -> NDArray[Any] | Columns | None:
         """The n rows as the kernel of narrow rows reads them, None where BLAS is faster."""

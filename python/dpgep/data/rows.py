@@ -156,6 +156,12 @@ class Batch:
         """Some of the rows."""
         return Batch(self.rows.part(people), None if self.groups is None else self.groups[people])
 
+    def of_groups(self, n_groups: int) -> Iterator[Batch]:
+        """The people of each group."""
+        assert self.groups is not None
+        for group in range(n_groups):
+            yield Batch(self.rows.taken(np.flatnonzero(self.groups == group)))
+
     def restricted(self, features: NDArray[np.intp], bound: float) -> Batch:
         """The same people with some of the features, rows clipped to a bound of their own."""
         return Batch(self.rows.restricted(features, bound), self.groups, self.others)

@@ -92,7 +92,8 @@ def turn_by_clipping(
     Squared sines (k,) between each and itself, and of the span, summed, in the norm of the released B. Where a
     ``support`` is given, in its features alone.
     """
-    basis = np.eye(len(clipped.second)) if support is None else np.eye(len(clipped.second))[:, list(support)]
+    whole = np.eye(clipped.second.shape[-1])
+    basis = whole if support is None else whole[:, list(support)]
     smaller = reduced(noisy, Redundancy.of(noisy.model, preprocessing)) if support is None else None
     if smaller is not None:
         noisy, basis = smaller.noisy, smaller.basis
@@ -142,5 +143,14 @@ def _put_back(
         moved = preprocessing.linear.T @ moved
     sums = clipped.sums + moved * clipped.counts
     counts = np.maximum(clipped.counts, 1 / clipped.n)
+    if clipped.by_group:  # each has lost as much
+        tails = counts[:, None, None] * tails
+        between = _of_means(sums, counts) - _of_means(clipped.sums, counts)
+        return replace(clipped, second=clipped.second + tails + between, sums=sums)
     between = (sums / counts) @ sums.T - (clipped.sums / counts) @ clipped.sums.T
     return replace(clipped, second=clipped.second + tails + between, sums=sums)
+
+
+def _of_means(sums: Matrix, counts: Matrix) -> Matrix:
+    """(G, d, d), the second moment of each group's mean."""
+    return np.asarray(np.einsum("ig,jg,g->gij", sums, sums, 1 / counts))

@@ -189,7 +189,7 @@ def _across(noisy: NoisyPencil, smaller: Reduced, n_components: int, options: Pa
 
 def _small_copy(released: Released) -> ReleasedMoments | None:
     """Released moments for later questions about them: solving overwrites them."""
-    if not isinstance(released, ReleasedMoments) or len(released.second) > MOST_FEATURES:
+    if not isinstance(released, ReleasedMoments) or released.second.shape[-1] > MOST_FEATURES:
         return None
     return replace(released, second=released.second.copy())
 

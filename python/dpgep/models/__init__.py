@@ -12,12 +12,15 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-from dpgep.models.model import BETWEEN, MEANS, TOTAL, WITHIN, WITHIN_GROUPS, Traits
+from dpgep.models.contrast import ContrastPencil
+from dpgep.models.model import BETWEEN, MEANS, TOTAL, WITHIN, WITHIN_GROUPS, Matrix, Traits
+from dpgep.models.moments import ReleasedMoments
 from dpgep.models.row_model import Classes, Grouping, RowModel, Slices
 from dpgep.serialization import stored_as
 
 __all__ = [
     "CcaModel",
+    "ContrastivePcaModel",
     "FdaModel",
     "MultisetCcaModel",
     "PcaModel",
@@ -139,13 +142,42 @@ class SirModel(RowModel):
         return Slices(self.interior_edges)
 
 
+_TWO_GROUPS = Classes(("target", "background"))
+
+
+@stored_as("contrastive-pca")
+@dataclass(frozen=True)
+class ContrastivePcaModel(RowModel):
+    """max v^T (C_target - alpha C_background) v over unit v, C the covariances within two classes, in this order."""
+
+    n_features: int
+    grouping: Classes = _TWO_GROUPS
+    alpha: float = 1.0
+    name = "contrastive-pca"
+    traits = Traits(WITHIN_GROUPS, by_group=True, least_eigenvalue=-math.inf)  # of its kind: A itself is the pencil's
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.grouping.n_groups != 2:
+            raise ValueError(f"contrastive PCA is of a target and a background, got {self.grouping.n_groups} classes")
+        if not 0 <= self.alpha < math.inf:
+            raise ValueError(f"alpha must be a finite number from 0 on, got {self.alpha!r}")
+
+    def noisy(self, released: ReleasedMoments, scale: Matrix | None = None) -> ContrastPencil:
+        return ContrastPencil(self, released, scale, (1.0, -self.alpha))
+
+
 @stored_as("table")
 @dataclass(frozen=True)
 class TableModel(RowModel):
-    """Moments of a table, and of groups of its people: of classes, or of slices of a response between edges."""
+    """Moments of a table, and of groups of its people: of classes, or of slices of a response between edges.
+
+    ``by_group``: each group has a second moment of its own.
+    """
 
     n_features: int
     grouping: Grouping | None = None
+    by_group: bool = False
     name = "table"
     traits = Traits(asks_sizes=True)  # questions are about columns
 
@@ -153,8 +185,14 @@ class TableModel(RowModel):
         super().__post_init__()
         if self.grouping is not None and self.grouping.n_groups < 2:
             raise ValueError(f"a table with groups needs at least 2, got {self.grouping.n_groups}")
+        if self.by_group and self.grouping is None:
+            raise ValueError("by_group=True needs groups: give labels, or y with its slices")
+        object.__setattr__(self, "traits", replace(self.traits, by_group=self.by_group))
 
 
-_KINDS = (PcaModel, StandardizedPcaModel, CcaModel, PlsModel, MultisetCcaModel, FdaModel, SirModel, TableModel)
+_KINDS = (
+    PcaModel, StandardizedPcaModel, CcaModel, PlsModel, MultisetCcaModel, FdaModel, SirModel, ContrastivePcaModel,
+    TableModel,
+)  # fmt: skip
 #: the models of rows by name
 MODELS: dict[str, type[RowModel]] = {model.name: model for model in _KINDS}

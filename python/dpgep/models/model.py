@@ -109,8 +109,9 @@ class Traits:
     shift_free : whether the answer stays the same if all rows are shifted: a mean is released and subtracted.
     standardized : whether columns are divided by deviations, which only a released matrix shows.
     has_clipped_products : whether sums of clipped products are known to serve it.
+    by_group : whether each group has a second moment of its own.
     asks_sizes : whether it is about sizes, variances and coefficients, as much as about directions.
-    largest_eigenvalue : what no eigenvalue exceeds without noise.
+    largest_eigenvalue, least_eigenvalue : what no eigenvalue exceeds, and none is below, without noise.
     """
 
     a: Scatter | None = None
@@ -118,8 +119,10 @@ class Traits:
     shift_free: bool = True
     standardized: bool = False
     has_clipped_products: bool = False
+    by_group: bool = False
     asks_sizes: bool = False
     largest_eigenvalue: float = math.inf
+    least_eigenvalue: float = 0.0
 
     def __post_init__(self) -> None:
         a, b = self.a, self.b

@@ -49,6 +49,7 @@ class MomentLayout:
     sums : whether the d x n_groups sums are released.
     counts : whether the counts are released; where not, they are public.
     marked : whether the second half of x are marks of what is absent in the first (`dpgep.models.pairwise`).
+    by_group : whether each group has a second moment of its own, and so a moment matrix.
     """
 
     n_features: int
@@ -56,6 +57,7 @@ class MomentLayout:
     sums: bool
     counts: bool
     marked: bool = False
+    by_group: bool = False
 
     @property
     def mark(self) -> float | None:
@@ -69,11 +71,32 @@ class MomentLayout:
 
     @cached_property
     def dimension(self) -> int:
-        return self.n_features + self.n_groups
+        """Rows of a moment matrix."""
+        return self.n_features + (1 if self.by_group else self.n_groups)
+
+    @property
+    def n_matrices(self) -> int:
+        """How many moment matrices there are."""
+        return self.n_groups if self.by_group else 1
+
+    @property
+    def of_one_group(self) -> MomentLayout:
+        """The moment matrix of one of the groups."""
+        return MomentLayout(self.n_features, 1, sums=True, counts=True)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the moment matrix, or of a stack of those of the groups."""
+        return (self.n_groups,) * self.by_group + (self.dimension,) * 2
 
     def blocks(self, matrix: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """(second moment, sums, counts) of a moment matrix: the first a view, all without what is not released."""
+        """(second moment, sums, counts) of a moment matrix: the first a view, all without what is not released.
+
+        By group, of a stack of the matrices of the groups: (G, d, d), (d, G) and (G,).
+        """
         d = self.n_features
+        if self.by_group:
+            return matrix[:, :d, :d], matrix[:, :d, d].T.copy(), matrix[:, d, d].copy()
         sums = matrix[:d, d:].copy() if self.sums else np.empty((d, 0), matrix.dtype)
         counts = np.diagonal(matrix)[d:].copy() if self.counts else np.empty(0, matrix.dtype)
         return matrix[:d, :d], sums, counts
@@ -133,7 +156,7 @@ class ReleasedMoments(ReleasedGroups):
 
     Attributes
     ----------
-    second : (d, d), second moment (1/n) sum x x^T plus noise.
+    second : (d, d), second moment (1/n) sum x x^T plus noise; or (G, d, d), that of each group, with noise of its own.
     clipped : share of the people whose rows were beyond the bound; known only where there is no noise.
     clipping : of moments that were put back as they were before the clipping, what is known of that; None elsewhere.
     mark : of moments of values and of marks of what is absent, the mark; None where there are no marks.
@@ -145,6 +168,11 @@ class ReleasedMoments(ReleasedGroups):
     clipping: Clipping | None = None
     mark: float | None = None
     pairs: Pairs | None = None
+
+    @property
+    def by_group(self) -> bool:
+        """Whether each group has a second moment of its own."""
+        return self.second.ndim > self.sums.ndim
 
     @property
     def profile(self) -> Matrix | float:
@@ -166,7 +194,7 @@ class ReleasedMoments(ReleasedGroups):
         if self.mark is not None:
             features = np.concatenate([features, len(self.second) // 2 + features])
         clipping = None if self.clipping is None else self.clipping.restricted(features)
-        second = self.second[np.ix_(features, features)]
+        second = self.second[..., features[:, None], features]
         pairs = None if self.pairs is None else self.pairs.restricted(features)
         return replace(self, second=second, sums=self.sums[features], clipping=clipping, pairs=pairs)
 
@@ -261,13 +289,41 @@ def total_mean(moments: ReleasedGroups) -> Matrix:
     return total if moments.counts.shape[-1] < 2 else np.asarray(total / total_shares(moments)[..., None])
 
 
+def together(moments: ReleasedMoments) -> ReleasedMoments:
+    """Moments with one second moment for all groups: of second moments by group their sum, whose noise adds up, too."""
+    if not moments.by_group:
+        return moments
+    noise = moments.noise.scaled(math.sqrt(moments.second.shape[-3]), 1.0, 1.0)
+    return replace(moments, second=moments.second.sum(axis=-3), noise=noise)
+
+
+def of_group(moments: ReleasedMoments, group: int) -> ReleasedMoments:
+    """Moments of the people of one group alone, of second moments by group, as a release of nobody else has them."""
+    share = float(effective_counts(moments)[group])
+    return replace(
+        moments,
+        second=moments.second[group] / share,
+        sums=moments.sums[:, [group]] / share,
+        counts=np.ones(1),
+        n=moments.n * share,
+        noise=moments.noise.scaled(1 / share, 1 / share, 1 / share),
+    )
+
+
+def of_groups(groups: Sequence[ReleasedMoments], moments: ReleasedMoments) -> ReleasedMoments:
+    """Moments by group of people in the shares of others, from those of each group alone: `of_group` undone."""
+    shares = effective_counts(moments)
+    second = np.stack([share * group.second for share, group in zip(shares, groups, strict=True)])
+    return replace(moments, second=second, sums=np.hstack([group.sums for group in groups]) * shares, counts=shares)
+
+
 def in_one_group(moments: ReleasedMoments) -> ReleasedMoments:
     """Moments of the people of all groups together, as a release of one group has them. Shares what is unchanged.
 
     Who belongs to no group is left out: the second moment, a sum over the others, is divided by their number as well.
     Of values with marks of what is absent, over the people who have each pair of columns.
     """
-    moments = paired(moments)
+    moments = paired(together(moments))
     n_groups, share, noise = moments.sums.shape[1], total_share(moments), moments.noise
     if n_groups < 2:
         return moments

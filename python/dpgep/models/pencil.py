@@ -209,10 +209,7 @@ class MomentsPencil(NoisyPencil):
             )
         a, b = pencil.matrices(released.second)
         if self.scale is not None:
-            largest = float(self.scale.max()) ** 2
-            # the edge of noise with entries of variance (s D_a D_b)^2 / 2
-            spread = largest * math.sqrt(float(np.mean(self.scale**2 / largest)))
-            return MatrixPencil(self._in_units(a), None, level * spread, rounding * largest)
+            return self._pair_in_units(a, self.scale, level, rounding)
         return MatrixPencil(a, b, level, rounding, None if pencil.a.moment else (pencil.factors, pencil.a.weights))
 
     def error_variances(self, left: Any, right: Matrix, eigenvalues: Matrix) -> Matrix:
@@ -284,8 +281,18 @@ class MomentsPencil(NoisyPencil):
         """The w of solutions v for which A + sum_i c_i w_i w_i^T has eigenvalues that are larger by c_i: B v."""
         if self.scale is not None:
             return np.asarray(vectors / self.scale[:, None])
-        _, b = self.pencil.matrices(self.released.second.copy())
+        b = None if self.model.traits.identity_b else self.pencil.matrices(self.released.second.copy())[1]
         return vectors if b is None else np.asarray(b @ vectors)
+
+    def changed(self, change: Matrix) -> ReleasedMoments:
+        """Moments in which ``change`` (d, d) is added to A, where the second moment is a part of it."""
+        return replace(self.released, second=self.released.second + change)
+
+    def _pair_in_units(self, a: Matrix, scale: Matrix, level: float, rounding: float) -> MatrixPencil:
+        largest = float(scale.max()) ** 2
+        # the edge of noise with entries of variance (s D_a D_b)^2 / 2
+        spread = largest * math.sqrt(float(np.mean(scale**2 / largest)))
+        return MatrixPencil(self._in_units(a), None, level * spread, rounding * largest)
 
     def _in_units(self, matrix: Matrix) -> Matrix:
         assert self.scale is not None
@@ -328,7 +335,7 @@ def with_eigenvalues(before: MomentsPencil, vectors: Matrix, old: Matrix, new: M
         if between:
             for view in pencil.views:
                 change[view, view] = 0.0
-        return replace(moments, second=moments.second + change)
+        return before.changed(change)
     factors = np.sqrt(np.divide(new, old, out=np.ones_like(old), where=old > 0)) - 1
     shares = moments.counts / moments.counts.sum()
     contrasts = moments.sums - np.outer(moments.sums.sum(axis=1), shares)

@@ -73,9 +73,10 @@ class PlausibleMoments:
         return pair
 
     def noisy_pair(self, generator: np.random.Generator, n_draws: int | None = None) -> MatrixPencil:
-        moments, noise, d = self.before.released, self.noise, len(self.numbers)
+        moments, noise = self.before.released, self.noise
         roots, mean_root = np.sqrt(self.numbers), math.sqrt(float(self.numbers.mean()))
-        of_sums, of_counts, of_second = normals(generator, n_draws, moments.sums.shape, moments.counts.shape, (d, d))
+        shapes = moments.sums.shape, moments.counts.shape, moments.second.shape
+        of_sums, of_counts, of_second = normals(generator, n_draws, *shapes)
         noisy = ReleasedMoments(
             sums=moments.sums + noise.sums * roots[:, None] * of_sums,
             counts=moments.counts + noise.counts * of_counts,

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep.models.model import Matrix, Model, PublicFacts, Traits
-from dpgep.models.moments import MomentLayout, ReleasedMoments
+from dpgep.models.moments import MomentLayout, ReleasedMoments, together
 from dpgep.models.pairwise import paired, require_pairs
 from dpgep.models.pencil import MomentsPencil
 from dpgep.models.preprocessing import Preprocessing
@@ -107,7 +107,7 @@ class RowModel(Model):
 
     def noisy(self, released: ReleasedMoments, scale: Matrix | None = None) -> MomentsPencil:
         """A and B from released moments; of columns divided by ``scale``, in units of their own."""
-        released = paired(released)
+        released = paired(together(released))
         if isinstance(released.profile, np.ndarray):
             require_pairs(self)
         return MomentsPencil(self, released, scale)
@@ -135,7 +135,7 @@ def layout_of(model: RowModel, facts: PublicFacts, preprocessing: Preprocessing 
         return MomentLayout(2 * model.n_features, 1, sums=True, counts=counts, marked=True)
     d, sums, groups = model.n_features, model.traits.shift_free, model.grouping
     if groups is not None and groups.n_groups > 1:
-        return MomentLayout(d, groups.n_groups, sums=True, counts=True)
+        return MomentLayout(d, groups.n_groups, sums=True, counts=True, by_group=model.traits.by_group)
     if facts.n is None and not facts.n_is_public:
         return MomentLayout(d, 1, sums=sums, counts=True)
     return MomentLayout(d, int(sums), sums=sums, counts=False)

@@ -173,9 +173,11 @@ def mu_of_blocks(blocks: Sequence[NoiseBlock], adjacency: Adjacency) -> float:
 def calibrate_moments(mu: float, layout: MomentLayout, adjacency: Adjacency) -> MomentNoise:
     """The noise of a release that costs mu: fixed proportions of the three scales, times the worst-case factor.
 
-    Groups: (1, 1, 2), where s3 = 2 s2^2/s1 makes the counts free under replace-one. A mean only: (1, 2, .). A lone
-    count: 4. A total weight under replace-one is free from 0.89 on: 1.
+    Groups: (1, 1, 2), where s3 = 2 s2^2/s1 makes the counts free under replace-one. Second moments by group: (1, 2, 4).
+    A mean only: (1, 2, .). A lone count: 4. A total weight under replace-one is free from 0.89 on: 1.
     """
+    if layout.by_group:
+        return _scaled_to(mu, MomentNoise(1.0, 2.0, 4.0), layout, adjacency)
     if layout.n_groups > 1:
         return _scaled_to(mu, MomentNoise(1.0, 1.0, 2.0), layout, adjacency)
     sums, counts = (2.0, 2.0) if layout.sums else (0.0, 4.0)
@@ -316,7 +318,7 @@ def share_noise(
 
     No noise for mu = inf. Raises ValueError beyond the limits of the theorem.
     """
-    if layout.dimension**2 > MOST_ENTRIES or honest > MOST_PARTIES:
+    if layout.n_matrices * layout.dimension**2 > MOST_ENTRIES or honest > MOST_PARTIES:
         raise ValueError(f"noise in shares is for at most 2^34 entries and {MOST_PARTIES} parties")
     if math.isinf(mu):
         return IntegerNoise(bits, 0, 0, 0, 0, weight_bits)

@@ -188,9 +188,10 @@ class NoiseShare:
 
 def _add_noise(moments: IntegerMoments, noise: IntegerNoise, stream: core.NoiseStream) -> None:
     threads, (second, sums, counts) = thread_count(), moments.high or (None, None, None)
-    core.add_exact_symmetric_noise(
-        moments.second, noise.diagonal, noise.off_diagonal, stream, threads, second, LOW_BITS
-    )
+    stack = moments.second if moments.second.ndim == 3 else moments.second[None]
+    for group, matrix in enumerate(stack):
+        high = second if second is None or second.ndim == 2 else second[group]
+        core.add_exact_symmetric_noise(matrix, noise.diagonal, noise.off_diagonal, stream, threads, high, LOW_BITS)
     if moments.sums.size:
         core.add_exact_noise(moments.sums, noise.sums, stream, threads, sums, LOW_BITS)
     if moments.counts.size:
@@ -213,7 +214,8 @@ def normalized_moments(
     """
     second, sums, counts = blocks
     bound = row_bound(facts)
-    core.mirror_upper(second)
+    for matrix in second if layout.by_group else (second,):
+        core.mirror_upper(matrix)
     people = released_people(facts, n, counts)
     second *= bound * bound / people
     return ReleasedMoments(

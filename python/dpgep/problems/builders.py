@@ -7,12 +7,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dpgep._checks import require_flag, require_people
+from dpgep._checks import require_flag, require_non_negative, require_people
 from dpgep.data.groups import public_classes, slice_edges
 from dpgep.data.inputs import View, check_adjacency, n_rows, opened
 from dpgep.data.weighting import Weighting
 from dpgep.models import (
     CcaModel,
+    ContrastivePcaModel,
     FdaModel,
     MultisetCcaModel,
     PcaModel,
@@ -406,6 +407,60 @@ def sir(
     return _built(lambda x: SirModel(x.width, interior), (X,), (y,), bound, preprocessing, adjacency, public_n, counted)
 
 
+def contrastive_pca(
+    X: Any,
+    labels: Any,
+    *,
+    target: Hashable,
+    background: Hashable,
+    alpha: float = 1.0,
+    bound: Bound = "auto",
+    preprocessing: AutoPreprocessing | Preprocessing | None = None,
+    adjacency: Adjacency = "replace-one",
+    public_n: int | None = None,
+    person: Any = None,
+) -> MomentProblem:
+    """Contrastive principal component analysis: directions that vary more in a target than in a background.
+
+    Problem: A v = lambda v with A = C_target - alpha C_background, C_g = (1/n_g) sum x x^T - m_g m_g^T over the people
+    of a group; no factor n_g/(n_g - 1). Eigenvalues may be negative; the largest lead. (Abid et al. 2018.)
+
+    Parameters
+    ----------
+    X : array_like of shape (n, d)
+        One row per person.
+    labels : array_like of n hashable labels
+        One per person. A replaced person may also change groups: labels are protected like rows.
+    target, background : hashable
+        The public labels of the two groups. A person with another label, or none (NaN), counts as a person and
+        contributes nothing else.
+    alpha : float
+        Public, at least 0: 0 is `dpgep.pca` of the target; the larger, the more a direction is avoided in which the
+        background varies.
+    bound, preprocessing, adjacency, public_n, person
+        As in `dpgep.pca`, of the rows of both groups. "auto" shifts rows but does not scale columns, since covariances
+        depend on the units: rescale columns by public factors first.
+
+    Returns
+    -------
+    MomentProblem
+        For `dpgep.solve`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As in `dpgep.pca`, if target and background are the same, for a wrong number of labels, or labels whose type
+        shows that none is one of the two, and for an ``alpha`` that is negative or not finite.
+    """
+    require_non_negative("alpha", alpha)
+
+    def model(x: View) -> ContrastivePcaModel:
+        classes = public_classes(labels, n_rows(x.rows), (target, background))
+        return ContrastivePcaModel(x.width, Classes(classes), float(alpha))
+
+    return _built(model, (X,), (labels,), bound, preprocessing, adjacency, public_n, person)
+
+
 def table_problem(
     X: Any,
     groups: Any = None,
@@ -414,6 +469,7 @@ def table_problem(
     slices: int | None = None,
     y_range: tuple[float, float] | None = None,
     edges: Sequence[float] | None = None,
+    by_group: bool = False,
     bound: Bound = "auto",
     preprocessing: AutoPreprocessing | Preprocessing | None = None,
     adjacency: Adjacency = "replace-one",
@@ -428,6 +484,7 @@ def table_problem(
     Of everybody, or of groups: labels of classes, or a response with its slices. For `dpgep.release`, which says what
     the parameters are.
     """
+    require_flag("by_group", by_group)
     cuts = {"slices": slices, "y_range": y_range, "edges": edges}
 
     def model(x: View) -> TableModel:
@@ -436,16 +493,16 @@ def table_problem(
             described = [name for name, value in given.items() if value is not None]
             if described:
                 raise ValueError(f"{' and '.join(described)} describe groups: give groups as well")
-            return TableModel(x.width)
+            return TableModel(x.width, None, by_group)
         if slices is None and edges is None:
             if y_range is not None:
                 raise ValueError("y_range belongs to slices: give their number")
-            return TableModel(x.width, Classes(public_classes(groups, n_rows(x.rows), classes)))
+            return TableModel(x.width, Classes(public_classes(groups, n_rows(x.rows), classes)), by_group)
         if classes is not None:
             raise ValueError("the groups of a table are classes or slices of a response: give one of them")
         if slices is not None and edges is not None:
             raise ValueError("give either edges, which say how many slices there are, or slices with y_range")
-        return TableModel(x.width, Slices(tuple(slice_edges(**cuts).tolist())))
+        return TableModel(x.width, Slices(tuple(slice_edges(**cuts).tolist())), by_group)
 
     counted = Weighting(person, rows, weights, largest_weight)
     return _built(model, (X,), () if groups is None else (groups,), bound, preprocessing, adjacency, public_n, counted)
@@ -555,5 +612,6 @@ BUILDERS: dict[str, Callable[..., MomentProblem]] = {
     "multiset-cca": multiset_cca,
     "fda": fda,
     "sir": sir,
+    "contrastive-pca": contrastive_pca,
     "release": table_problem,
 }

@@ -16,8 +16,9 @@ from dpgep._watched import naming
 from dpgep.data.dataset import PreprocessedDataset
 from dpgep.data.ids import Identities
 from dpgep.data.inputs import check_adjacency, clipping_of, inputs_of, named, opened_views, require_row_model
-from dpgep.data.integer_moments import BITS, DEFAULT_BITS, ExactMomentAccumulator, IntegerMoments
+from dpgep.data.integer_moments import BITS, DEFAULT_BITS, ExactSums, IntegerMoments
 from dpgep.data.integer_sums import not_finite_in
+from dpgep.data.moments_by_group import kind_of_sums
 from dpgep.data.people import weight_bits_of
 from dpgep.data.rows import OF_SUMS, NotFiniteError
 from dpgep.data.weighting import Weighting
@@ -54,7 +55,7 @@ class SummedProblem(Problem):
     model: RowModel
     facts: PublicFacts
     layout: MomentLayout
-    sums: ExactMomentAccumulator
+    sums: ExactSums
     population_id: str
     preprocessing: Preprocessing | None
     kind = "summed moments"
@@ -173,7 +174,7 @@ class Moments:
         self.person = person
         self._weight_bits = weight_bits_of(person)
         self._identities: Identities | None = None if person is None else Identities()
-        self._sums = ExactMomentAccumulator(layout, int(bits))
+        self._sums: ExactSums = kind_of_sums(layout)(layout, int(bits))
         self._lock = RLock()
         self._population_id = naming.get()(16)
 
@@ -251,7 +252,7 @@ class Moments:
                 mapped = dataset
                 if self.preprocessing is not None:
                     mapped = PreprocessedDataset(dataset, self.preprocessing, self._sums.layout.n_features)
-                make = partial(ExactMomentAccumulator, self._sums.layout, self._sums.bits)
+                make = partial(type(self._sums), self._sums.layout, self._sums.bits)
                 sums = mapped.accumulate(make, alone=True, logged=False, weight_bits=self._weight_bits)
             except NotFiniteError:
                 found = not_finite_in(model, dataset, missing=takes_missing(self.preprocessing))
@@ -278,7 +279,7 @@ class Moments:
             )
         return self._identities
 
-    def _add_sums(self, sums: ExactMomentAccumulator, identities: Identities | None) -> None:
+    def _add_sums(self, sums: ExactSums, identities: Identities | None) -> None:
         """Add sums over people, with who they are; all, or none where some were there before."""
         if identities is not None:
             known = self._known_people()
@@ -338,7 +339,7 @@ class Moments:
             stored = StoredMoments(**self._description(), n=self.n, low=lower, high=packed)
         save(MOMENTS.packed(stored), target, mode=0o600)
 
-    def _summed(self) -> ExactMomentAccumulator:
+    def _summed(self) -> ExactSums:
         """A copy of the sums."""
         with self._lock:
             return self._sums.copy()
@@ -356,7 +357,7 @@ class Moments:
         }
 
     @classmethod
-    def _of_sums(cls, sums: ExactMomentAccumulator, description: dict[str, Any]) -> Moments:
+    def _of_sums(cls, sums: ExactSums, description: dict[str, Any]) -> Moments:
         """Moments that do not know whose rows they are of."""
         moments = cls(**description)
         moments._sums, moments._identities = sums, None
@@ -371,7 +372,7 @@ class Moments:
     def __setstate__(self, state: dict[str, Any]) -> None:
         description = dict(state["description"])
         self.__init__(description.pop("model"), **description)  # type: ignore[misc]
-        self._sums = ExactMomentAccumulator.of_limbs(self._sums.layout, self._sums.bits, state["n"], *state["limbs"])
+        self._sums = type(self._sums).of_limbs(self._sums.layout, self._sums.bits, state["n"], *state["limbs"])
         self._population_id, self._identities = state["identity"], state["identities"]
 
     def __repr__(self) -> str:

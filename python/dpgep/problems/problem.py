@@ -30,8 +30,9 @@ from dpgep.data.inputs import (
     require_row_model,
     require_width,
 )
-from dpgep.data.integer_moments import ExactMomentAccumulator, IntegerMoments
+from dpgep.data.integer_moments import IntegerMoments
 from dpgep.data.integer_sums import GridSums, not_finite_in
+from dpgep.data.moments_by_group import kind_of_sums
 from dpgep.data.people import Coded, PeopleDataset, StreamedPeopleDataset
 from dpgep.data.rows import Batch, NotFiniteError, Rows
 from dpgep.data.weighting import EQUAL, Weighting
@@ -184,7 +185,7 @@ class MomentProblem(Problem):
         return self._integer_moments(bits)
 
     def _integer_moments(self, bits: int) -> IntegerMoments:
-        make = partial(ExactMomentAccumulator, self.layout, bits)
+        make = partial(kind_of_sums(self.layout), self.layout, bits)
         return self.dataset.accumulate(make, alone=True, weight_bits=self.weight_bits).moments(self.weight_bits)
 
     def grid_sums(self, bits: int, *, with_squares: bool = False) -> GridSums:

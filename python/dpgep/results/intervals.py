@@ -24,7 +24,7 @@ from dpgep.methods.accuracy import before_noise, null_eigenvalue
 from dpgep.methods.eigen import Eigensystem, solve_pair
 from dpgep.models.clipping import Clipping
 from dpgep.models.model import Matrix, MatrixPencil
-from dpgep.models.moments import ReleasedMoments, goe, mean_factor
+from dpgep.models.moments import ReleasedMoments, goe, mean_factor, of_group, of_groups
 from dpgep.models.pairwise import require_no_pairs
 from dpgep.models.pencil import MomentsPencil, with_eigenvalues
 from dpgep.models.plausible import PlausibleMoments
@@ -181,7 +181,7 @@ def bootstrap_intervals(
         turned[: len(strayed)] = np.minimum(turned[: len(strayed)] + strayed, 90.0)
     turned[found:] = 90.0
     estimate = np.clip(estimate, low, high)
-    limits = 0.0, model.traits.largest_eigenvalue
+    limits = model.traits.least_eigenvalue, model.traits.largest_eigenvalue
     ends = np.clip(np.column_stack([low, high]), *limits)
     of_loadings = None if loadings is None else loadings.intervals(tail)
     return Intervals(level, rows, np.clip(estimate, *limits), ends, turned, lost, of_loadings)
@@ -330,7 +330,8 @@ class _World:
     def possible(self, eigenvalues: Matrix) -> Matrix:
         """The nearest eigenvalues that a truth can have."""
         limit = self.truth.before.model.traits.largest_eigenvalue
-        return np.clip(eigenvalues, 0.0, limit if math.isinf(limit) else limit * (1 - 1e-9))
+        least = self.truth.before.model.traits.least_eigenvalue
+        return np.clip(eigenvalues, least, limit if math.isinf(limit) else limit * (1 - 1e-9))
 
     def drawn(self, eigenvalues: Matrix, generator: np.random.Generator) -> Eigensystem:
         """Solutions of one more release of people from the truth with these leading eigenvalues."""
@@ -478,6 +479,9 @@ class _People:
     def drawn(self, generator: np.random.Generator) -> ReleasedMoments:
         """Moments of as many people as there were."""
         m = self.moments
+        if m.by_group:
+            groups = (replace(self, moments=of_group(m, group)) for group in range(len(m.counts)))
+            return of_groups([group.drawn(generator) for group in groups], m)
         shares, people = m.counts if m.sums.size else np.ones(1), max(round(m.n), 2)
         if len(shares) > 1:
             left = max(1 - float(shares.sum()), 0.0)

@@ -12,16 +12,16 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep._checks import did_you_mean, quoted, require_flag, whole_number
+from dpgep._checks import did_you_mean, quoted, require_flag, require_non_negative, whole_number
 from dpgep._files import Target, save
 from dpgep.data.inputs import named
 from dpgep.methods.auto import PROBE
 from dpgep.methods.base import PairOptions, checked_options, component_count
 from dpgep.methods.clipping_bias import with_clipping_bias
 from dpgep.methods.release import solve_released
-from dpgep.models import CcaModel, FdaModel, PcaModel, PlsModel, SirModel, StandardizedPcaModel
+from dpgep.models import CcaModel, ContrastivePcaModel, FdaModel, PcaModel, PlsModel, SirModel, StandardizedPcaModel
 from dpgep.models.model import Matrix
-from dpgep.models.moments import ReleasedMoments, in_one_group, pooled, total_mean
+from dpgep.models.moments import ReleasedMoments, in_one_group, of_group, pooled, together, total_mean
 from dpgep.models.pairwise import paired, require_no_pairs
 from dpgep.models.pencil import pencil_in_units
 from dpgep.models.preprocessing import Preprocessing, unclipped
@@ -88,7 +88,7 @@ class Release:
     @property
     def second_moment(self) -> Matrix:
         """(d, d), noisy (1/n) sum x x^T of clipped rows; where columns are ``"pairwise"``, of people who have both."""
-        return np.array(paired(self._noisy).second)
+        return np.array(paired(together(self._noisy)).second)
 
     def solve(self, n_components: int | None = None, **options: Any) -> Solution:
         """Leading solutions of A v = lambda B v, as `dpgep.solve` with ``method="release"`` computes them.
@@ -114,13 +114,44 @@ class Release:
         return replace(self.privacy, release=self.fingerprint)
 
     def pca(
-        self, columns: Columns = None, *, n_components: int | None = None, standardize: bool = False, **options: Any
+        self,
+        columns: Columns = None,
+        *,
+        group: Hashable = None,
+        n_components: int | None = None,
+        standardize: bool = False,
+        **options: Any,
     ) -> Solution:
-        """Principal components of columns, in their units or standardized, as of `dpgep.pca`."""
+        """Principal components of columns, in their units or standardized, as of `dpgep.pca`.
+
+        Of everybody, or of the people of one ``group``, a class or the number of a slice, of a release by group.
+        """
         require_flag("standardize", standardize)
         features = self._numbers(columns)
-        model = StandardizedPcaModel if standardize else PcaModel
-        return self._solved(model(len(features), True), features, n_components, options)
+        kind = StandardizedPcaModel if standardize else PcaModel
+        model = kind(len(features), True)
+        if group is None:
+            return self._solved(model, features, n_components, options)
+        alone = of_group(self._noisy, self._number_of_group(group))
+        return self._solved(model, features, n_components, options, some=alone)
+
+    def contrastive_pca(
+        self,
+        columns: Columns = None,
+        *,
+        target: Hashable,
+        background: Hashable,
+        alpha: float = 1.0,
+        n_components: int | None = None,
+        **options: Any,
+    ) -> Solution:
+        """Directions of columns that vary more in one released class than in another: `dpgep.contrastive_pca`."""
+        features, classes = self._numbers(columns), (target, background)
+        require_non_negative("alpha", alpha)
+        model, noisy = ContrastivePcaModel(len(features), Classes(classes), float(alpha)), self._noisy
+        pair = [self._number_of_group(label) for label in classes]
+        two = replace(noisy, second=noisy.second[pair], sums=noisy.sums[:, pair], counts=noisy.counts[pair])
+        return self._solved(model, features, n_components, options, some=two)
 
     def cca(self, x: Columns, y: Columns, *, n_components: int | None = None, **options: Any) -> Solution:
         """Canonical correlations of the columns ``x`` with the columns ``y``, as of `dpgep.cca`."""
@@ -276,11 +307,21 @@ class Release:
             raise ValueError("this release has no classes: use dpgep.release(X, labels=...), or release dpgep.fda")
         return self.model.grouping.labels
 
+    def _number_of_group(self, group: Hashable) -> int:
+        if not self._noisy.by_group:
+            raise ValueError(
+                "this release has one second moment for everybody: use dpgep.release(X, labels, by_group=True)"
+            )
+        labels = self._classes() if isinstance(self.model.grouping, Classes) else tuple(range(len(self._noisy.counts)))
+        if group not in labels:
+            raise ValueError(f"there is no group {quoted(group)}: the released ones are {listed(labels)}")
+        return labels.index(group)
+
     def _moments_of(
         self, features: NDArray[np.intp], *, grouped: bool = False
     ) -> tuple[ReleasedMoments, Preprocessing | None]:
         """Moments of some columns, to be overwritten, and how they were mapped; of all groups together by default."""
-        noisy, preprocessing = (self._noisy, self.preprocessing) if grouped else self._of_everybody
+        noisy, preprocessing = (together(self._noisy), self.preprocessing) if grouped else self._of_everybody
         return noisy.restricted(features), None if preprocessing is None else preprocessing.restricted(features)
 
     def _judged(
@@ -305,12 +346,23 @@ class Release:
         return model((len(first), len(second)), True), np.concatenate([first, second])
 
     def _solved(
-        self, model: RowModel, features: NDArray[np.intp], n_components: int | None, options: dict[str, Any]
+        self,
+        model: RowModel,
+        features: NDArray[np.intp],
+        n_components: int | None,
+        options: dict[str, Any],
+        *,
+        some: ReleasedMoments | None = None,
     ) -> Solution:
+        """The answer of a model of columns; about ``some`` of the groups, or everybody."""
         model = replace(model, feature_names=self._names_of(features), indicators=self._indicators_of(features))
-        grouped = model.grouping is not None
+        grouped = some is not None or model.grouping is not None
         noisy, preprocessing = self._moments_of(features, grouped=grouped)
-        clipped = (self._noisy if grouped else in_one_group(self._noisy)).restricted(features)
+        clipped = (together(self._noisy) if grouped else in_one_group(self._noisy)).restricted(features)
+        if some is not None:
+            noisy, clipped = some.restricted(features), some.restricted(features)
+            if preprocessing is not None:  # variances were bought of everybody
+                preprocessing = replace(preprocessing, variance=None, variance_error=None)
         return self._answer(model, noisy, preprocessing, n_components, options, clipped=clipped)
 
     def _answer(
@@ -401,7 +453,7 @@ class Release:
         of_all = ["pca", "cca", "pls", "mean", "covariance", "correlation", "sample"]
         if self._noisy.mark is None:
             of_all.insert(-1, "regression")
-        return of_all + grouped.get(type(self.model.grouping), [])
+        return of_all + grouped.get(type(self.model.grouping), []) + ["contrastive_pca"] * self._noisy.by_group
 
 
 def numbers_of(columns: Columns, names: Names, n_columns: int, what: str = "columns") -> NDArray[np.intp]:

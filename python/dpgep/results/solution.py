@@ -20,7 +20,7 @@ from dpgep.methods.auto import may_favour_clipping
 from dpgep.methods.base import Diagnostics, MethodResult
 from dpgep.methods.release import MOST_FEATURES, ReleaseDiagnostics, columns_are
 from dpgep.models.model import Model
-from dpgep.models.moments import ReleasedMoments, total_mean
+from dpgep.models.moments import ReleasedMoments, together, total_mean
 from dpgep.models.pairwise import paired, require_no_pairs
 from dpgep.models.pencil import MomentsPencil, in_units
 from dpgep.models.preprocessing import Preprocessing, is_pairwise, unclipped
@@ -452,6 +452,7 @@ def _length_of_far_mean(solution: Solution) -> float | None:
     )
     if moments is None or mean is None or bound is None or located or not solution.model.traits.shift_free:
         return None
+    moments = together(moments)
     squares = float(np.trace(moments.second)) - _SURE * moments.noise.second * math.sqrt(len(moments.second))
     if squares <= _NEAR_THE_BOUND * bound**2:
         return None
