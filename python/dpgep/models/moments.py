@@ -140,6 +140,11 @@ class ReleasedGroups(Shown):
         return total_mean(self) if self.sums.size else None
 
     @property
+    def by_group(self) -> bool:
+        """Whether each group has a second moment of its own."""
+        return False
+
+    @property
     def noiseless(self) -> bool:
         """Whether epsilon was infinite."""
         return self.noise.second == 0
@@ -171,7 +176,6 @@ class ReleasedMoments(ReleasedGroups):
 
     @property
     def by_group(self) -> bool:
-        """Whether each group has a second moment of its own."""
         return self.second.ndim > self.sums.ndim
 
     @property
