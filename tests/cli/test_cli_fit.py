@@ -90,6 +90,10 @@ def test_a_command_offers_what_its_builder_takes(run: Run) -> None:
         "edges",
         "center",
         "standardize",
+        "by_group",
+        "target",
+        "background",
+        "alpha",
     }
     of_all = {"bound", "preprocessing", "adjacency", "public_n", "person", "rows", "weights", "largest_weight"}
     for name, build in BUILDERS.items():

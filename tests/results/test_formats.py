@@ -196,7 +196,7 @@ def changed(**parts: Any) -> str:
         (changed(components=...), "has no field 'components'"),
         (changed(components=[["1.0", 2.0, 3.0]]), r"components\[0\]\[0\] must be a number, got '1.0'"),
         (changed(components=[[1.0, 2.0, 3.0], [1.0]]), "must have rows of one length"),
-        (changed(components=[[[1.0]]]), r"components\[0\]\[0\] must be a number, got a list"),
+        (changed(components=[[[[1.0]]]]), r"components\[0\]\[0\]\[0\] must be a number, got a list"),
         (
             changed(components=functools.reduce(lambda inner, _: [inner], range(100), [1.0])),
             "must be a number, got a list",

@@ -215,6 +215,13 @@ def fda(table: Matrix, adjacency: Adjacency, **options: Any) -> Any:
     return dpgep.fda(table[:, :-1], groups, classes=[0, 1, 2], bound=1.0, adjacency=adjacency, **options)
 
 
+def by_group(table: Matrix, adjacency: Adjacency, **options: Any) -> Any:
+    """The same groups, of which the last counts as none."""
+    groups = np.clip(np.rint(table[:, -1]), 0, 2).astype(int)
+    two: dict[str, Any] = {"target": 0, "background": 1, "alpha": 2.0}
+    return dpgep.contrastive_pca(table[:, :-1], groups, bound=1.0, adjacency=adjacency, **two, **options)
+
+
 def gep(table: Matrix, adjacency: Adjacency) -> Any:
     """Each row moves A, or A and B, by its three entries for each, cut to norm 1: the last is off the diagonal."""
     n, moved = 4, []
@@ -285,6 +292,10 @@ def releases() -> Iterator[ReplayCase]:
         yield from asked(f"release, {name}", kind, lambda curator: curator.answer(Release()))
     kept = replace(GROUPS, pair=in_groups(obtuse(1 / 2), 0, 0), words=OBTUSE.format("-1/2") + ", one group")
     yield next(asked("release, rows of groups, same group", kept, lambda curator: curator.answer(Release())))
+    moved = replace(GROUPS, build=by_group, pair=in_groups((E1, E1), 0, 1), words="unit row, two groups")
+    yield from asked("release, second moments by group", moved, lambda curator: curator.answer(Release()))
+    stays = replace(moved, pair=in_groups(obtuse(1 / 8), 0, 0), words=OBTUSE.format("-1/8") + ", one group")
+    yield next(asked("release, second moments by group, same group", stays, lambda curator: curator.answer(Release())))
     public = replace(CENTRED, build=partial(pca, public_n=3))
     yield list(asked("release, rows of one group, public n", public, lambda curator: curator.answer(Release())))[1]
     yield from asked(

@@ -60,9 +60,6 @@ class ExactMomentsByGroup(ExactSums):
 
     def require_possible(self) -> None:
         """Raise ValueError unless these may be sums over ``n`` people, as `limbs` returns them."""
-        low, _ = self.limbs()
-        if low.min() < 0 or low.max() >= 1 << LOW_BITS:
-            raise ValueError("the lower limbs are out of range")
         for sums in self._groups:
             sums.limbs()  # with as many limbs as so many people have
             sums.require_possible()
