@@ -75,6 +75,14 @@ def test_people_of_several_rows_count_by_their_means() -> None:
     np.testing.assert_allclose(found.eigenvalues, values, atol=1e-5)  # weights are multiples of 2^-12
 
 
+def test_people_of_several_weights_count_by_them() -> None:
+    rows, labels = people()
+    weights = np.random.default_rng(1).uniform(0, 3, len(rows))
+    problem = dpgep.contrastive_pca(rows, labels, bound=9.0, weights=weights, largest_weight=3.0, **TWO)
+    values = np.linalg.eigvalsh(contrast(rows, labels, 1.0, weights))[::-1]
+    np.testing.assert_allclose(dpgep.solve(problem, epsilon=math.inf).eigenvalues, values, atol=1e-10)
+
+
 @pytest.mark.parametrize("alpha", [-0.1, math.inf, math.nan, "1"])
 def test_what_alpha_may_be(alpha: Any) -> None:
     rows, labels = people(50)

@@ -419,6 +419,9 @@ def contrastive_pca(
     adjacency: Adjacency = "replace-one",
     public_n: int | None = None,
     person: Any = None,
+    rows: int | None = None,
+    weights: Any = None,
+    largest_weight: float | None = None,
 ) -> MomentProblem:
     """Contrastive principal component analysis: directions that vary more in a target than in a background.
 
@@ -437,7 +440,7 @@ def contrastive_pca(
     alpha : float
         Public, at least 0: 0 is `dpgep.pca` of the target; the larger, the more a direction is avoided in which the
         background varies.
-    bound, preprocessing, adjacency, public_n, person
+    bound, preprocessing, adjacency, public_n, person, rows, weights, largest_weight
         As in `dpgep.pca`, of the rows of both groups. "auto" shifts rows but does not scale columns, since covariances
         depend on the units: rescale columns by public factors first.
 
@@ -458,7 +461,8 @@ def contrastive_pca(
         classes = public_classes(labels, n_rows(x.rows), (target, background))
         return ContrastivePcaModel(x.width, Classes(classes), float(alpha))
 
-    return _built(model, (X,), (labels,), bound, preprocessing, adjacency, public_n, person)
+    counted = Weighting(person, rows, weights, largest_weight)
+    return _built(model, (X,), (labels,), bound, preprocessing, adjacency, public_n, counted)
 
 
 def table_problem(
