@@ -268,7 +268,8 @@ class Preprocessing(Shown):
         changes = []
         if self.location is not None and not model.traits.shift_free:
             changes.append("location")
-        serves_scales = model.traits.scale_free or model.traits.is_covariance  # which is solved in units of the columns
+        traits = model.traits
+        serves_scales = traits.scale_free or traits.is_covariance or traits.by_group  # solved in units of the columns
         if self.scale is not None and not serves_scales and np.ptp(self.scale) > 0:
             changes.append("scale")
         if self.linear is not None and not (model.traits.linear_free and _is_within(self.linear, model.views)):
