@@ -108,7 +108,8 @@ def test_a_csv_with_names_categories_holes_and_dates(run: Run) -> None:
     status, out, err = run("pca", "people.csv", *options, *BUDGET, "--n-components", "2", "-o", "out.json")
     assert status == 0
     names = "age, height, weight, region=north, region=south, region=east, joined"
-    assert err == f"features  7: {names}\nkept in out.json\n"
+    rows = "people    each row counts as one: if 'id' says whose rows they are, pass --person\n"
+    assert err == f"{rows}features  7: {names}\nkept in out.json\n"
     assert "Solution of standardized-pca by release: 2 components in 7 features" in out
     solution = dpgep.load("out.json")
     assert solution.feature_names == tuple(names.split(", "))
@@ -674,8 +675,12 @@ def test_several_rows_to_a_person(run: Run, model: list[str]) -> None:
     assert status != 0
     assert "patient_id" in errors
     assert "person" in errors
+    hint = "each row counts as one: if 'patient_id' says whose rows they are, pass --person"
+    for more in (["--dry-run", "--people", "150"], ["--quiet", "-o", "of-rows.json"]):
+        assert hint in run(*model, "visits.csv", *BUDGET, "--columns", "age,height,weight", *more)[2]
     status, _, errors = run(*model, "visits.csv", *BUDGET, "--person", "patient_id", "-o", "found.json")
     assert status == 0, errors
+    assert hint not in errors
     found: Any = dpgep.load("found.json")
     report = found.report if model == ["release"] else found.privacy
     assert report.several_rows

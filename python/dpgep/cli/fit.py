@@ -22,6 +22,7 @@ from dpgep.cli.plan import listed_features, show_dry_run
 from dpgep.loading import require_storable
 from dpgep.problems.builders import BUILDERS
 from dpgep.problems.problem import Problem
+from dpgep.sources.names import identifies, listed
 
 
 def add(commands: Commands) -> None:
@@ -71,6 +72,9 @@ def _run(options: argparse.Namespace) -> int:
     data = open_data(options)
     paying = Paying(options)
     problem = _problem(data, options, paying)
+    ids = [name for name in data.columns or () if identifies(str(name))]
+    if ids and options.person is None:
+        say(f"people    each row counts as one: if {listed(ids, 40)} says whose rows they are, pass --person")
     if options.dry_run:
         return show_dry_run(problem, options, paying)
     if options.output is None:
