@@ -344,7 +344,8 @@ def test_an_interruption_exits_with_130_and_says_what_was_spent(run: Run, monkey
 
     monkeypatch.setattr(dpgep, "solve", interrupt)
     status, _, err = run("pca", "people.csv", "--columns", "age", *BUDGET, "-o", "o.json")
-    assert (status, err) == (130, "features  1: age\n\ndpgep: interrupted; nothing was released, nothing was spent\n")
+    assert status == 130
+    assert err.endswith("features  1: age\n\ndpgep: interrupted; nothing was released, nothing was spent\n")
     assert os.listdir() == ["people.csv"]
 
 

@@ -72,16 +72,15 @@ def _run(options: argparse.Namespace) -> int:
     data = open_data(options)
     paying = Paying(options)
     problem = _problem(data, options, paying)
-    ids = [name for name in data.columns or () if identifies(str(name))]
-    if ids and options.person is None:
-        say(f"people    each row counts as one: if {listed(ids, 40)} says whose rows they are, pass --person")
     if options.dry_run:
+        _say_what_counts(data, options)
         return show_dry_run(problem, options, paying)
     if options.output is None:
         raise UsageError("-o OUT is missing: the result must be kept, since another run would be paid for again")
     inputs = [*options.data, *([] if options.budget is None else [options.budget, f"{options.budget}.head"])]
     with Output(options.output, force=options.force, inputs=inputs) as output:
         output.try_place()
+        _say_what_counts(data, options)
         if not options.quiet:
             say(f"features  {listed_features(problem.model)}")
         with paying.said_on_failure():
@@ -92,6 +91,13 @@ def _run(options: argparse.Namespace) -> int:
     if is_kept:
         _show(str(answer if isinstance(answer, dpgep.Solution) else answer.report))
     return 0 if is_kept else 1
+
+
+def _say_what_counts(data: Data, options: argparse.Namespace) -> None:
+    """That each row is a person's, where a column of the data may say otherwise by its name."""
+    ids = [name for name in data.columns or () if identifies(str(name))]
+    if ids and options.person is None:
+        say(f"people    each row counts as one: if {listed(ids, 40)} says whose rows they are, pass --person")
 
 
 def _keep(answer: dpgep.Solution | dpgep.Release, output: Output, place: Path) -> bool:
