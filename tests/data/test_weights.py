@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import fields
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -326,6 +327,24 @@ def test_errors_are_those_that_are_stated(adjacency: Any) -> None:
         found = problem.covariance()
         held.append(((found.low <= truth) & (truth <= found.high))[np.triu_indices(4)])
     assert np.mean(held) == pytest.approx(found.level, abs=0.05)
+
+
+@pytest.mark.filterwarnings("ignore::dpgep.PrivacyWarning", "ignore::dpgep.AccuracyWarning")
+@pytest.mark.parametrize("weighted", [True, False])
+def test_noise_in_a_released_number_is_counted_in_all_that_it_divides(weighted: bool) -> None:
+    """Of rows as long as the bound it moves a variance as much as all other noise: 1 +- 0.18 with p < 1e-6."""
+    rng = np.random.default_rng(6)
+    x = np.c_[rng.choice([-0.9, 0.9], 400), 0.1 * rng.standard_normal((400, 2))]
+    given: dict[str, Any] = {"weights": rng.uniform(0.5, 1, 400), "largest_weight": 1.0} if weighted else {}
+    problem = dpgep.pca(x, bound=1.0, adjacency="replace-one" if weighted else "add-remove", **given)
+    found, stated = [], []
+    for seed in range(400):
+        release = dpgep.release(problem, epsilon=1.0, delta=1e-6, seed=seed)
+        estimate = release.covariance()
+        half = (estimate.high - estimate.low)[0, 0] / 2 / NormalDist().inv_cdf((1 + estimate.level) / 2)
+        found.append(estimate.values[0, 0])
+        stated.append(half**2 - 2 * estimate.values[0, 0] ** 2 / release.n_people)  # less what sampling adds
+    assert np.std(found) == pytest.approx(math.sqrt(np.mean(stated)), rel=0.18)
 
 
 def test_reports_say_what_is_protected(tmp_path: Any) -> None:

@@ -99,16 +99,19 @@ def covariance_estimate(
 
     The variance of an entry is that of the noise and that of people: for Gaussian rows (C_ii C_jj + C_ij^2)/n; for any
     rows within the bound b, centred no longer than r = b + |m|, at most r^2 sqrt(C_ii C_jj) (1 + [i = j])/(2 n).
+    Where n was released, its noise dn moves an entry by (m_i m_j - C_ij) dn/n.
     """
     mapped = covariance_of(released, None)
     d, variances = len(mapped), np.maximum(np.diagonal(mapped), 0.0)
     noise = schur_form_variance(released, np.eye(d), np.eye(d), total=1.0, within=0.0)
+    mean = mean_factor(released)
+    noise += released.noise.counts**2 * mapped * (mapped - 2 * mean.T @ mean)
     products = np.outer(variances, variances)
     if rows == "gaussian":
         longer = 1.0 if released.clipping is None else released.clipping.people
         people = longer * (products + mapped**2) / released.n
     else:
-        longest = bound + float(np.linalg.norm(mean_factor(released)))
+        longest = bound + float(np.linalg.norm(mean))
         people = longest**2 * np.sqrt(products) * (1 + np.eye(d)) / (2 * released.n)
     if released.pairs is not None:
         people = people / released.pairs.shares + np.where(released.pairs.shown, 0.0, 4 * products)  # |C_ij|^2 is less
