@@ -124,3 +124,54 @@ def test_files_whose_ids_cannot_be_read_are_not_quoted(tmp_path: Path) -> None:
 def test_categories_of_a_column_of_ids_are_not_quoted() -> None:
     with pytest.raises(ValueError, match=r"column 'patient_id' seems to identify people or rows, and is no feature"):
         dpgep.pca(FORMS["categorical"])
+
+
+def people_of(person: Any, source: Any = ROWS) -> int | None:
+    public = dpgep.release(source, person=person, bound=4.0, **BUDGET).report.public
+    return public and public.n_people
+
+
+NUMBERS = np.arange(N) // 3
+SAME: dict[str, Any] = {
+    **{str(kind): NUMBERS.astype(kind) for kind in ("i2", "u8", "f4", "f8", "O", "U", "S")},
+    "negative": NUMBERS - 100,
+    "beyond 63 bits": NUMBERS.astype("u8") + np.uint64(2**64 - N),
+    "beyond 64 bits": [10**30 + int(each) for each in NUMBERS],
+    "integers and floats": np.array([(int(each), float(each))[i % 2] for i, each in enumerate(NUMBERS)], dtype=object),
+    "categorical": pd.Categorical(NUMBERS),
+}
+
+
+@pytest.mark.parametrize("form", SAME)
+def test_equal_ids_are_one_person(form: str) -> None:
+    assert people_of(SAME[form]) == N // 3
+
+
+def test_times_of_several_units_are_one_person() -> None:
+    moments = dpgep.Moments(dpgep.models.PcaModel(3, center=True), bound=4.0, person="when")
+    moments.update(ROWS[:300], person=(NUMBERS[:300] + 1).astype("M8[s]"))
+    with pytest.raises(ValueError, match="some people have rows in both parts"):
+        moments.update(ROWS[:3], person=np.array([7, 8, 9], "M8[s]").astype("M8[ns]"))
+
+
+@pytest.mark.parametrize(
+    ("some", "others"), [(str, int), (lambda x: str(x).encode(), int), (lambda x: str(x).encode(), str)]
+)
+def test_ids_of_two_types_are_refused(some: Callable[[Any], Any], others: Callable[[Any], Any]) -> None:
+    """Or else a person would be two: b"7" and 7."""
+    first, second = ([kind(each) for each in part] for kind, part in ((some, NUMBERS[:300]), (others, NUMBERS[300:])))
+    frames = [FRAME[:300].assign(patient_id=first), FRAME[300:].assign(patient_id=second)]
+    with pytest.raises(TypeError, match="several types"):
+        people_of([*first, *second])
+    with pytest.raises(TypeError, match="several types"):
+        people_of("patient_id", dpgep.scan(frames))
+    moments = dpgep.Moments(dpgep.models.PcaModel(3, center=True), bound=4.0, person="patient_id")
+    moments.update(frames[0])
+    with pytest.raises(TypeError, match="several types"):
+        moments.update(frames[1])
+
+
+@pytest.mark.parametrize(("kind", "digits"), [("f2", 11), ("f4", 24), ("f8", 53)])
+def test_ids_that_lose_digits_are_refused(kind: str, digits: int) -> None:
+    with pytest.raises(ValueError, match="too long for floating point"):
+        people_of((NUMBERS % 100 + 2**digits).astype(kind))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 from hashlib import blake2b
 from itertools import islice
-from numbers import Integral
+from numbers import Integral, Number
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -74,7 +74,7 @@ class Numbering:
 
     def __init__(self) -> None:
         self._found: dict[Any, int] = {}
-        self._is_text: bool | None = None
+        self._kind: int | None = None
 
     @property
     def n(self) -> int:
@@ -85,18 +85,19 @@ class Numbering:
         values = ids if n_rows is None else _checked(ids, n_rows)
         if values.dtype.kind in "biuf":
             distinct, local = np.unique(values, return_inverse=True)
-            listed, is_text = distinct.tolist(), False
+            listed, kind = distinct.tolist(), _NUMBERS
         else:
             local, listed = _looked_up(values)
-            is_text = _require_of_one_type(listed)
-        if listed and self._is_text not in (None, is_text):
+            kind = _kind_of(listed)
+        if listed and self._kind not in (None, kind):
             raise TypeError(_SEVERAL_TYPES)
-        self._is_text = is_text if listed else self._is_text
+        self._kind = kind if listed else self._kind
         known = (self._found.setdefault(each, len(self._found)) for each in listed)
         return np.asarray(np.fromiter(known, np.int64, len(listed))[local.reshape(-1)])
 
 
-_SEVERAL_TYPES = "person holds ids of several types, text and others: the same person may be among both"
+_SEVERAL_TYPES = "person holds ids of several types, such as text and numbers: the same person may be among both"
+_NUMBERS, _TEXT, _BYTES, _OTHERS = range(4)
 
 
 def _checked(ids: Any, n_rows: int) -> NDArray[Any]:
@@ -110,10 +111,10 @@ def _checked(ids: Any, n_rows: int) -> NDArray[Any]:
         raise ValueError("person must hold one id for each row: it has another shape, or another number of them")
     if values.dtype.kind in "mM":
         _require_all(np.isnat(values))
-        values = values.view(np.int64)
+        values = values.astype(f"{values.dtype.kind}8[us]").view(np.int64)  # of one unit in all batches
     if values.dtype.kind == "f":
         _require_all(np.isnan(values))
-        if (np.abs(values) >= 2.0**53).any():
+        if (np.abs(values) >= 2.0 ** (np.finfo(values.dtype).nmant + 1)).any():
             raise ValueError(
                 "person holds ids that are too long for floating point, which takes some for others: pass whole "
                 "numbers or text, from memory or Parquet"
@@ -136,16 +137,22 @@ def _looked_up(values: NDArray[Any]) -> tuple[Numbers, list[Any]]:
         raise TypeError("person must hold ids that are hashable, such as whole numbers or text") from None
 
 
-def _require_of_one_type(distinct: list[Any]) -> bool:
-    """Whether ids are text. Raises for missing ones, and TypeError where some are text and others are not."""
+def _kind_of(distinct: list[Any]) -> int:
+    """Whether ids are numbers, text, bytes, or others, of one type. Raises for missing ones, TypeError for several."""
     types = set(map(type, distinct))
     if types <= {str}:
         _require_all(np.array([not _ABSENT.isdisjoint(distinct)]))
-        return True
+        return _TEXT
     _require_all(np.array([_is_missing(each) for each in distinct], dtype=bool))
-    if any(issubclass(kind, str) for kind in types):
+    kinds = {_kind_of_type(each) for each in types}
+    if len(kinds) > 1 or (len(types) > 1 and kinds != {_NUMBERS}):
         raise TypeError(_SEVERAL_TYPES)
-    return False
+    return kinds.pop()
+
+
+def _kind_of_type(given: type) -> int:
+    known = ((Number, _NUMBERS), (str, _TEXT), (bytes, _BYTES))
+    return next((kind for types, kind in known if issubclass(given, types)), _OTHERS)
 
 
 def _is_missing(value: Any) -> bool:
@@ -255,8 +262,9 @@ def _without(table: Any, name: str) -> Any:
 
 # ---- people of several parts ----
 
-# Two words for each id: a hash, whose last bit says whether it is text.
+# Two words for each id: a hash, whose last two bits say of what type it is.
 Digests = NDArray[np.uint64]
+_KINDS = np.uint64(3)
 
 
 def digests(ids: Any, n_rows: int) -> Digests:
@@ -266,13 +274,13 @@ def digests(ids: Any, n_rows: int) -> Digests:
     values = _checked(ids, n_rows)
     if values.dtype.kind in "biuf":
         distinct, numbers = np.unique(values, return_inverse=True)
-        listed, is_text = distinct.tolist(), False
+        listed, kind = distinct.tolist(), _NUMBERS
     else:
         numbers, listed = _looked_up(values)
-        is_text = _require_of_one_type(listed)
+        kind = _kind_of(listed)
     hashes = b"".join(blake2b(_spelled(each), digest_size=16, person=b"dpgep person").digest() for each in listed)
     words = np.frombuffer(hashes, "<u8").astype(np.uint64).reshape(-1, 2)
-    words[:, 1] = words[:, 1] & ~np.uint64(1) | np.uint64(is_text)
+    words[:, 1] = words[:, 1] & ~_KINDS | np.uint64(kind)
     return words[numbers.reshape(-1)]
 
 
@@ -289,7 +297,7 @@ def _spelled(value: Any) -> bytes:
 
 def numbered_digests(whose: Digests) -> tuple[Numbers, Digests]:
     """The number of each row's person, and the distinct digests. Raises TypeError where ids are of several types."""
-    if len(np.unique(whose[:, 1] & np.uint64(1))) > 1:
+    if len(np.unique(whose[:, 1] & _KINDS)) > 1:
         raise TypeError(_SEVERAL_TYPES)
     order = np.lexsort((whose[:, 1], whose[:, 0]))
     in_order = whose[order]
@@ -330,5 +338,5 @@ class Identities:
         return copy
 
     def _require_of_one_type(self, others: Identities) -> None:
-        if len({each[8] & 1 for known in (self, others) for each in islice(known._known, 1)}) > 1:
+        if len({each[8] & 3 for known in (self, others) for each in islice(known._known, 1)}) > 1:
             raise TypeError(_SEVERAL_TYPES)
