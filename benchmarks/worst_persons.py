@@ -3,10 +3,10 @@
     python benchmarks/worst_persons.py [RESTARTS] [STEPS] [SEED]
 
 Every model that takes ``person=``, with a bound that is known or bought, with and without values missing, under both
-adjacencies (tests/support/worst_persons.py). The search has to reach 0.98 of the price of a whole run (0.75 of clipped
-power iterations, no two steps of which have the same worst pair), and never more than all of it. At last two faults are
-planted, which it has to find: weights that sum to 1 + 1/64, and rows that all count whole. Exits with status 1 if any
-of this is missed.
+adjacencies (tests/support/worst_persons.py). The search has to reach 0.98 of the price of a whole run (less where its
+answers have no worst pair in common: clipped power iterations, screens), and never more than all of it. At last two
+faults are planted, which it has to find: weights that sum to 1 + 1/64, and rows that all count whole. Exits with status
+1 if any of this is missed.
 """
 
 from __future__ import annotations

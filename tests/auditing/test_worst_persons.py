@@ -16,6 +16,8 @@ from dpgep.data import people
 SHORT = {"restarts": 4, "steps": 1, "seed": 0}
 CASES = [(name, "known", "replace-one") for name in ("pca", "pca, standardized", "cca", "fda")]
 CASES += [("sir", "known", "add-remove"), ("pca", "pairwise", "replace-one")]
+CASES += [("pca by products", "known", "replace-one"), ("fda by a flow", "known", "add-remove")]
+CASES += [("pca of a screen", "known", "replace-one")]
 CASES += [("pca, weights", "known", "replace-one"), ("pca, rows alike", "known", "add-remove")]
 
 
