@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -115,6 +116,12 @@ ConstVectorView<Scalar> const_vector(const py::array& array, const char* name) {
   require_ndim(array, 1, name);
   require_contiguous_last_axis<Scalar>(array, name);
   return {static_cast<const Scalar*>(array.data()), array.shape(0)};
+}
+
+// Without entries for None.
+template <class Scalar>
+ConstVectorView<Scalar> optional_vector(const std::optional<py::array>& array, const char* name) {
+  return array ? const_vector<Scalar>(*array, name) : ConstVectorView<Scalar>(nullptr, 0);
 }
 
 template <class Scalar>

@@ -23,5 +23,6 @@ PYBIND11_MODULE(DPGEP_MODULE, module) {
   register_exact_products(module);
   register_pair_oracle(module);
   register_rayleigh_flow(module);
+  register_row_weights(module);
   register_stochastic(module);
 }

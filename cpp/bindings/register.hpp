@@ -18,6 +18,7 @@ void register_mirror(pybind11::module_& module);
 void register_noise_stream(pybind11::module_& module);
 void register_pair_oracle(pybind11::module_& module);
 void register_rayleigh_flow(pybind11::module_& module);
+void register_row_weights(pybind11::module_& module);
 void register_stochastic(pybind11::module_& module);
 void register_table_counts(pybind11::module_& module);
 void register_transcript(pybind11::module_& module);

@@ -12,11 +12,6 @@ using namespace dpgep::bindings;
 
 namespace {
 
-template <class Scalar>
-ConstVectorView<Scalar> optional_vector(const std::optional<py::array>& array, const char* name) {
-  return array ? const_vector<Scalar>(*array, name) : ConstVectorView<Scalar>(nullptr, 0);
-}
-
 // counts, of as many axes as it has, as one vector.
 Integers counts_of(py::array& counts) {
   require_dtype<std::int64_t>(counts, "counts");
@@ -28,52 +23,63 @@ Integers counts_of(py::array& counts) {
   return {static_cast<std::int64_t*>(counts.mutable_data()), counts.size()};
 }
 
-// body(rows, counts) without the GIL.
+// body(rows, counts, weights) without the GIL.
 template <class Body>
-bool with_rows(const py::array& rows, py::array& counts, const Body& body) {
+bool with_rows(const py::array& rows, py::array& counts, const std::optional<py::array>& weights,
+               const Body& body) {
   const Integers target = counts_of(counts);
+  const auto weight = optional_vector<std::int16_t>(weights, "weights");
+  require_disjoint(weight, "weights", target, "counts");
   return visit_floating(rows, "rows", [&](auto scalar) {
     const auto view = const_rows<decltype(scalar)>(rows, "rows");
     require_disjoint(view, "rows", target, "counts");
     // Safe: only raw memory is touched, and the caller's references keep the arrays alive.
     const py::gil_scoped_release no_gil;
-    return body(view, target);
+    return body(view, target, weight);
   });
 }
 
 bool magnitudes(const py::array& rows, const py::array& columns, bool missing, Index first_octave,
-                Index n_octaves, py::array& counts, int n_threads) {
+                Index n_octaves, py::array& counts, int n_threads,
+                const std::optional<py::array>& weights) {
   const auto column = const_vector<std::int64_t>(columns, "columns");
-  return with_rows(rows, counts, [&](const auto& view, const Integers& target) {
-    return count_magnitudes(view, column, missing, first_octave, n_octaves, target, n_threads);
-  });
+  return with_rows(rows, counts, weights,
+                   [&](const auto& view, const Integers& target, const RowWeights& weight) {
+                     return count_magnitudes(view, column, missing, first_octave, n_octaves, target,
+                                             n_threads, weight);
+                   });
 }
 
 bool places(const py::array& rows, const py::array& columns, bool missing, const py::array& middle,
-            const py::array& half, py::array& counts, int n_threads) {
+            const py::array& half, py::array& counts, int n_threads,
+            const std::optional<py::array>& weights) {
   const auto column = const_vector<std::int64_t>(columns, "columns");
   const auto m = const_vector<double>(middle, "middle");
   const auto h = const_vector<double>(half, "half");
-  return with_rows(rows, counts, [&](const auto& view, const Integers& target) {
-    return count_places(view, column, missing, m, h, target, n_threads);
-  });
+  return with_rows(rows, counts, weights,
+                   [&](const auto& view, const Integers& target, const RowWeights& weight) {
+                     return count_places(view, column, missing, m, h, target, n_threads, weight);
+                   });
 }
 
 bool place_sums(const py::array& rows, bool missing, const py::array& middle, const py::array& half,
-                int bits, py::array& counts, int n_threads) {
+                int bits, py::array& counts, int n_threads,
+                const std::optional<py::array>& weights) {
   const auto m = const_vector<double>(middle, "middle");
   const auto h = const_vector<double>(half, "half");
-  return with_rows(rows, counts, [&](const auto& view, const Integers& target) {
-    return sum_places(view, missing, m, h, bits, target, n_threads);
-  });
+  return with_rows(rows, counts, weights,
+                   [&](const auto& view, const Integers& target, const RowWeights& weight) {
+                     return sum_places(view, missing, m, h, bits, target, n_threads, weight);
+                   });
 }
 
 bool norms(const py::array& rows, const py::array& steps, Index zero, Index first,
-           py::array& counts, int n_threads) {
+           py::array& counts, int n_threads, const std::optional<py::array>& weights) {
   const auto step = const_vector<double>(steps, "steps");
-  return with_rows(rows, counts, [&](const auto& view, const Integers& target) {
-    return count_norms(view, step, zero, first, target, n_threads);
-  });
+  return with_rows(rows, counts, weights,
+                   [&](const auto& view, const Integers& target, const RowWeights& weight) {
+                     return count_norms(view, step, zero, first, target, n_threads, weight);
+                   });
 }
 
 bool map(const py::array& rows, const std::optional<py::array>& location,
@@ -106,20 +112,21 @@ void register_table_counts(py::module_& module) {
   module.def("count_magnitudes", &magnitudes, py::arg("rows").noconvert(),
              py::arg("columns").noconvert(), py::arg("missing"), py::arg("first_octave"),
              py::arg("n_octaves"), py::arg("counts").noconvert(),
-             py::arg("n_threads").noconvert() = 1, R"(
+             py::arg("n_threads").noconvert() = 1, py::arg("weights").noconvert() = py::none(), R"(
 Add to counts (n_columns, 2, n_octaves + 1) how many entries of some columns are zero (in the first
 bin), or lie in each octave: x = m 2^e with 1/2 <= |m| < 1 in the bin e - first_octave, or the
 nearest of 1, ..., n_octaves; positive entries, then negative ones.
 
 rows: (n, d) float32 or float64, row-contiguous; columns: (n_columns,) int64; counts: int64,
-contiguous. False if an entry is infinite or, unless NaN stands for a missing value, which adds
+contiguous; weights: (n,) int16, how often each row counts, or None: once. False if an entry is infinite or, unless NaN stands for a missing value, which adds
 nothing, NaN: counts then mean nothing. The same integers for every n_threads.
 
 Raises ValueError for shapes that do not fit and numbers out of range; TypeError for other dtypes.
 )");
   module.def("count_places", &places, py::arg("rows").noconvert(), py::arg("columns").noconvert(),
              py::arg("missing"), py::arg("middle").noconvert(), py::arg("half").noconvert(),
-             py::arg("counts").noconvert(), py::arg("n_threads").noconvert() = 1, R"(
+             py::arg("counts").noconvert(), py::arg("n_threads").noconvert() = 1,
+             py::arg("weights").noconvert() = py::none(), R"(
 Add to counts (n_columns, n_bins) how many entries of some columns lie in each of n_bins equal parts
 of their intervals, middle +- half; what lies beyond an end counts as there.
 
@@ -128,7 +135,7 @@ middle, half: (n_columns,) float64, half > 0. Otherwise as count_magnitudes.
   module.def("sum_places", &place_sums, py::arg("rows").noconvert(), py::arg("missing"),
              py::arg("middle").noconvert(), py::arg("half").noconvert(),
              py::arg("bits").noconvert(), py::arg("counts").noconvert(),
-             py::arg("n_threads").noconvert() = 1, R"(
+             py::arg("n_threads").noconvert() = 1, py::arg("weights").noconvert() = py::none(), R"(
 Add to counts (3, d) the sums of p = round(2^bits u) and of p^2, where -1 <= u <= 1 is the place of
 an entry in its column's interval, middle +- half; and how many entries there are.
 
@@ -136,7 +143,7 @@ middle, half: (d,) float64, half > 0; 0 <= bits <= 10. Otherwise as count_magnit
 )");
   module.def("count_norms", &norms, py::arg("rows").noconvert(), py::arg("steps").noconvert(),
              py::arg("zero"), py::arg("first"), py::arg("counts").noconvert(),
-             py::arg("n_threads").noconvert() = 1, R"(
+             py::arg("n_threads").noconvert() = 1, py::arg("weights").noconvert() = py::none(), R"(
 Add to counts (n_bins,) how many rows have a norm m 2^e, 1/2 <= m < 1, in the bin K - first, or the
 nearest: K = n_steps (e - 1) + (how many of the ascending ``steps``, n_steps - 1, are at most m), or
 ``zero`` for a row of zeros. The norm is max |x_j| sqrt(sum round(2^36 (x_j / max)^2) / 2^36).

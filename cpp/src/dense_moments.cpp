@@ -7,12 +7,15 @@
 #include <mutex>
 #include <stdexcept>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "dpgep/fixed_point.hpp"
 #include "dpgep/fixed_point_turned.hpp"
 #include "dpgep/integer_moments.hpp"
 #include "dpgep/parallel.hpp"
 #include "gram.hpp"
+#include "prefetch.hpp"
 
 namespace dpgep {
 namespace {
@@ -38,9 +41,62 @@ Rows<Scalar> all_of(RowMajorMatrix<Scalar>& matrix) {
   return corner(matrix, matrix.rows());
 }
 
+// Rows that fixed_point_turned does not expect by itself.
+constexpr Index rows_ahead = 32;
+
 struct Grid {
   double bound;
   int bits;
+};
+
+// Rows whose weights are looked at together: many enough for most of their weights to have a
+// block's rows, few enough to stay in the last-level cache.
+constexpr Index rows_by_weight = Index{1} << 16;
+
+// Rows of one weight: those of some numbers, or `n` from the number `first` on where null.
+struct Run {
+  const Index* numbers;
+  Index first, n;
+  std::int64_t weight;
+
+  Index number(Index i) const { return numbers == nullptr ? first + i : numbers[i]; }
+};
+
+// Some rows in the order of their weights.
+class RowsByWeight {
+ public:
+  // The rows first, ..., first + n - 1 in runs of at most `most`, which last until the next call.
+  const std::vector<Run>& runs(const RowWeights& weights, Index first, Index n, Index most) {
+    runs_.clear();
+    if (weights.size() == 0) {
+      for (Index i = 0; i < n; i += most) {
+        runs_.push_back({nullptr, first + i, std::min(most, n - i), 1});
+      }
+      return runs_;
+    }
+    const std::int16_t* const weight = weights.data() + first;
+    counts_.assign(static_cast<std::size_t>(*std::max_element(weight, weight + n)) + 1, 0);
+    for (Index i = 0; i < n; ++i) ++counts_[static_cast<std::size_t>(weight[i])];
+    numbers_.resize(static_cast<std::size_t>(n));
+    Index begin = 0;
+    for (std::size_t w = 0; w < counts_.size(); ++w) {
+      const Index end = begin + std::exchange(counts_[w], begin);
+      for (; begin < end; begin += most) {
+        runs_.push_back({numbers_.data() + begin, 0, std::min(most, end - begin),
+                         static_cast<std::int64_t>(w)});
+      }
+      begin = end;
+    }
+    for (Index i = 0; i < n; ++i) {
+      numbers_[static_cast<std::size_t>(counts_[static_cast<std::size_t>(weight[i])]++)] =
+          first + i;
+    }
+    return runs_;
+  }
+
+ private:
+  std::vector<Run> runs_;
+  std::vector<Index> counts_, numbers_;
 };
 
 // Blocks of [rows on the grid; marks], held by columns, and what they add to a Gram matrix.
@@ -50,18 +106,47 @@ class PeopleBlock {
       : columns_(RowMajorMatrix<double>::Zero(whole_tiles(width), buffer_stride)) {}
 
   template <class Scalar>
-  bool read(const ConstRows<Scalar>& rows, Index first, Index n, Grid grid) {
-    const ConstRows<Scalar> part(rows.data() + first * rows.outerStride(), n, rows.cols(),
-                                 Eigen::OuterStride<>(rows.outerStride()));
-    return fixed_point_turned(part, grid.bound, grid.bits, features(rows.cols(), n));
+  bool read(const ConstRows<Scalar>& rows, const Run& run, Grid grid) {
+    const Index first = run.numbers == nullptr ? run.first : 0;
+    const ConstRows<Scalar> part(rows.data() + first * rows.outerStride(), rows.rows() - first,
+                                 rows.cols(), Eigen::OuterStride<>(rows.outerStride()));
+    return fixed_point_turned(part, grid.bound, grid.bits, features(rows.cols(), run.n),
+                              run.numbers);
   }
 
-  bool read(const std::vector<Column>& columns, Index first, Index n, Grid grid) {
+  bool read(const std::vector<Column>& columns, const Run& run, Grid grid) {
     std::vector<Column> part = columns;
-    for (Column& column : part) std::visit([first](auto*& begin) { begin += first; }, column);
     const auto d = static_cast<Index>(part.size());
-    return fixed_point_columns(part, grid.bound, grid.bits, features(d, n), 1);
+    if (run.numbers == nullptr) {
+      for (Column& column : part) std::visit([&](auto*& begin) { begin += run.first; }, column);
+    } else {
+      taken_.resize(d, block_rows);
+      for (Index j = 0; j < d; ++j) {
+        double* const out = &taken_(j, 0);
+        std::visit(
+            [&](const auto* column) {
+              for (Index i = 0; i < run.n; ++i)
+                out[i] = static_cast<double>(column[run.numbers[i]]);
+            },
+            part[static_cast<std::size_t>(j)]);
+        part[static_cast<std::size_t>(j)] = out;
+      }
+    }
+    return fixed_point_columns(part, grid.bound, grid.bits, features(d, run.n), 1);
   }
+
+  // The first of these rows, while others are multiplied: they lie apart, and the processor does
+  // not look ahead.
+  template <class Scalar>
+  static void expect_to_read(const ConstRows<Scalar>& rows, const Run& run) {
+    for (Index i = 0; i < std::min(run.n, rows_ahead); ++i) {
+      const Scalar* const row = rows.data() + run.number(i) * rows.outerStride();
+      for (Index j = 0; j < rows.cols(); j += 64 / static_cast<Index>(sizeof(Scalar))) {
+        expect_to_read_later(row + j);
+      }
+    }
+  }
+  static void expect_to_read(const std::vector<Column>&, const Run&) {}
 
   double& entry(Index row, Index column) { return columns_(column, row); }
 
@@ -78,6 +163,7 @@ class PeopleBlock {
   }
 
   RowMajorMatrix<double> columns_;
+  RowMajorMatrix<double> taken_;  // entries of columns, of rows that lie apart
 };
 
 Index width_of(const std::vector<Column>& columns) {
@@ -89,45 +175,81 @@ Index width_of(const ConstRows<Scalar>& rows) {
   return rows.cols();
 }
 
-void mark_groups(const ConstVectorView<std::int64_t>& groups, Index n_groups, Index first, Index n,
+void mark_groups(const ConstVectorView<std::int64_t>& groups, Index n_groups, const Run& run,
                  Index n_features, double mark, PeopleBlock& block) {
   for (Index g = 0; g < n_groups; ++g) {
-    for (Index i = 0; i < n; ++i) {
-      const bool is_in = groups.size() == 0 || groups(first + i) == g;
+    for (Index i = 0; i < run.n; ++i) {
+      const bool is_in = groups.size() == 0 || groups(run.number(i)) == g;
       block.entry(i, n_features + g) = is_in ? mark : 0.0;
     }
   }
 }
 
-// Sums of one thread: exact in double precision for as many rows as fit, then in integers.
+// Sums in two limbs, or in one.
+struct Limbs {
+  RowMajorMatrix<std::int64_t> low, high;
+
+  Limbs(Index width, bool are_two)
+      : low(RowMajorMatrix<std::int64_t>::Zero(width, width)),
+        high(RowMajorMatrix<std::int64_t>::Zero(are_two ? width : 0, are_two ? width : 0)) {}
+
+  bool are_two() const { return high.size() > 0; }
+
+  void carry() { carry_triangle(all_of(low), all_of(high)); }
+
+  void add(Limbs& other) {
+    if (are_two()) {
+      other.carry();
+      add_triangle(all_of(other.high), all_of(high));
+    }
+    add_triangle(all_of(other.low), all_of(low));
+    if (are_two()) carry();
+  }
+};
+
+// Sums of one thread: exact in double precision for as many rows of one weight as fit, then in
+// integers, multiplied by the weight.
 class Sums {
  public:
-  Sums(Index width, int bits)
+  Sums(Index width, int bits, bool in_two_limbs)
       : gram_(RowMajorMatrix<double>::Zero(whole_tiles(width), whole_tiles(width))),
-        total_(RowMajorMatrix<std::int64_t>::Zero(width, width)),
-        exact_rows_((Index{1} << (53 - 2 * bits)) - 1) {}
+        total_(width, in_two_limbs),
+        exact_rows_((Index{1} << (53 - 2 * bits)) - 1),
+        most_in_limb_(Index{1} << (62 - 2 * bits)) {}
 
-  void add(PeopleBlock& block, Index n) {
-    if (n_in_gram_ + n > exact_rows_) fold();
+  void add(PeopleBlock& block, Index n, std::int64_t weight) {
+    if (weight == 0) return;
+    // a limb has room for the largest weight of a block
+    const Index most = std::min(exact_rows_, most_in_limb_ / weight);
+    if (weight != weight_ || n_in_gram_ + n > most) fold();
+    weight_ = weight;
     block.add_gram(n, gram_);
     n_in_gram_ += n;
   }
 
-  RowMajorMatrix<std::int64_t>& total() {
+  Limbs& total() {
     fold();
     return total_;
   }
 
  private:
   void fold() {
-    if (n_in_gram_ > 0) fold_triangle(corner(gram_, total_.rows()), all_of(total_), 1);
+    if (n_in_gram_ == 0) return;
+    if (total_.are_two() && in_limb_ + weight_ * n_in_gram_ > most_in_limb_) {
+      total_.carry();
+      in_limb_ = 0;
+    }
+    fold_triangle(corner(gram_, total_.low.rows()), all_of(total_.low), 1, weight_);
+    in_limb_ += weight_ * n_in_gram_;
     n_in_gram_ = 0;
   }
 
   RowMajorMatrix<double> gram_;
-  RowMajorMatrix<std::int64_t> total_;
-  Index exact_rows_;
+  Limbs total_;
+  Index exact_rows_, most_in_limb_;
   Index n_in_gram_ = 0;
+  Index in_limb_ = 0;        // the weights of rows in the low limb that were not carried
+  std::int64_t weight_ = 1;  // of the rows in the gram matrix
 };
 
 void require_groups(const ConstVectorView<std::int64_t>& groups, Index n, Index n_groups) {
@@ -144,43 +266,56 @@ void require_groups(const ConstVectorView<std::int64_t>& groups, Index n, Index 
 
 bool add_dense_moments(const DensePeople& people, Index n, ConstVectorView<std::int64_t> groups,
                        Index n_groups, double bound, int bits, Rows<std::int64_t> total,
-                       int n_threads) {
+                       int n_threads, const RowWeights& weights, Rows<std::int64_t> high) {
   require_threads(n_threads);
   require_grid(bound, bits);
   require_groups(groups, n, n_groups);
+  require_weights(weights, n);
   const auto sum_up = [&](const auto& source) {
     const Index d = width_of(source);
     if (total.rows() - d != n_groups || total.cols() != total.rows()) {
       throw std::invalid_argument("total must have a row and a column for each feature and group");
     }
+    if (high.size() > 0 && (high.rows() != total.rows() || high.cols() != total.cols())) {
+      throw std::invalid_argument("high must have the shape of total");
+    }
     const Index height = std::min(block_rows, (Index{1} << (53 - 2 * bits)) - 1);
-    const Index n_blocks = (n + height - 1) / height;
-    std::atomic<Index> next{0};
-    std::atomic<bool> all_finite{true};
-    std::mutex mutex;
-    RowMajorMatrix<std::int64_t> whole =
-        RowMajorMatrix<std::int64_t>::Zero(total.rows(), total.cols());
     const double side = static_cast<double>(total.rows() + columns_of_a_row);
     const double work = static_cast<double>(n) * side * side;
     const int n_shares = work < work_for_threads ? 1 : n_threads;
-    parallel_for(std::min<Index>(n_shares, n_blocks), n_shares, [&](Index) {
-      Sums sums(total.rows(), bits);
+    // of which a thread takes one after the other
+    const Index stretch =
+        weights.size() == 0 ? height : std::clamp(n / n_shares + 1, height, rows_by_weight);
+    const Index n_stretches = (n + stretch - 1) / stretch;
+    std::atomic<Index> next{0};
+    std::atomic<bool> all_finite{true};
+    std::mutex mutex;
+    const bool are_two = high.size() > 0;
+    Limbs whole(total.rows(), are_two);
+    parallel_for(std::min<Index>(n_shares, n_stretches), n_shares, [&](Index) {
+      Sums sums(total.rows(), bits, are_two);
       PeopleBlock block(total.rows());
-      for (Index b = next++; b < n_blocks && all_finite; b = next++) {
-        const Index first = b * height;
-        const Index in_block = std::min(height, n - first);
-        if (!block.read(source, first, in_block, {bound, bits})) {
-          all_finite = false;
-          return;
+      RowsByWeight by_weight;
+      for (Index s = next++; s < n_stretches && all_finite; s = next++) {
+        const Index first = s * stretch;
+        const auto& runs = by_weight.runs(weights, first, std::min(stretch, n - first), height);
+        for (std::size_t r = 0; r < runs.size(); ++r) {
+          if (!block.read(source, runs[r], {bound, bits})) {
+            all_finite = false;
+            return;
+          }
+          if (r + 1 < runs.size()) PeopleBlock::expect_to_read(source, runs[r + 1]);
+          mark_groups(groups, n_groups, runs[r], d, std::ldexp(1.0, bits), block);
+          sums.add(block, runs[r].n, runs[r].weight);
         }
-        mark_groups(groups, n_groups, first, in_block, d, std::ldexp(1.0, bits), block);
-        sums.add(block, in_block);
       }
       const std::lock_guard<std::mutex> lock(mutex);
-      add_triangle(all_of(sums.total()), all_of(whole));
+      whole.add(sums.total());
     });
-    if (all_finite) add_triangle(all_of(whole), total);
-    return all_finite.load();
+    if (!all_finite) return false;
+    add_triangle(all_of(whole.low), total);
+    if (are_two) add_triangle(all_of(whole.high), high);
+    return true;
   };
   return std::visit(sum_up, people);
 }

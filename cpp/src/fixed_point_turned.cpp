@@ -92,8 +92,10 @@ void round(const double* scales, Index d, double* entries, Index stride, double*
 template <class Scalar>
 class Turning {
  public:
-  Turning(const ConstRows<Scalar>& rows, double bound, int bits, Rows<double> out)
+  Turning(const ConstRows<Scalar>& rows, const Index* numbers, double bound, int bits,
+          Rows<double> out)
       : rows_(rows),
+        numbers_(numbers),
         bound_(bound),
         bits_(bits),
         radius_(std::ldexp(1.0, bits)),
@@ -109,8 +111,11 @@ class Turning {
     OfRows scales;
     for (Index i = 0; i < n_grouped; i += n_lanes) {
       expect_to_read_group(first + i + tile_rows);
-      turn_rows(row_group<lanes_of_group>(rows_, first + i), d, entries(first + i), stride,
-                &squares[at(i)]);
+      Group<Scalar> group;
+      for (std::size_t t = 0; t < lanes_of_group; ++t) {
+        group[t] = row(first + i + static_cast<Index>(t));
+      }
+      turn_rows(group, d, entries(first + i), stride, &squares[at(i)]);
     }
     set_scales(squares, bound_, radius_, scales);
     OfRows on_grid;
@@ -134,6 +139,10 @@ class Turning {
 
   double* entries(Index i) { return out_.data() + i; }
 
+  const Scalar* row(Index i) const {
+    return rows_.data() + (numbers_ == nullptr ? i : numbers_[i]) * rows_.outerStride();
+  }
+
   // As in fixed_point_columns: where squares underflow, the row is shorter than the bound.
   bool are_usual(const double* squares) const {
     return bound_is_usual_ && std::all_of(squares, squares + n_lanes, [](double squared) {
@@ -145,8 +154,7 @@ class Turning {
     const Index d = rows_.cols();
     Vector<double> on_grid(d);
     const Eigen::OuterStride<> stride(d);
-    const Scalar* const row = rows_.data() + i * rows_.outerStride();
-    if (!fixed_point_rows(ConstRows<Scalar>(row, 1, d, stride), bound_, bits_,
+    if (!fixed_point_rows(ConstRows<Scalar>(row(i), 1, d, stride), bound_, bits_,
                           Rows<double>(on_grid.data(), 1, d, stride), 1)) {
       return false;
     }
@@ -156,14 +164,15 @@ class Turning {
 
   // The processor does not look ahead beyond a page.
   void expect_to_read_group(Index first) const {
-    const Index last = std::min(first + n_lanes, rows_.rows());
+    const Index last = std::min(first + n_lanes, out_.cols());
     for (Index i = first; i < last; ++i) {
-      const Scalar* const row = rows_.data() + i * rows_.outerStride();
-      for (Index j = 0; j < rows_.cols(); j += line_entries<Scalar>) expect_to_read(row + j);
+      const Scalar* const begin = row(i);
+      for (Index j = 0; j < rows_.cols(); j += line_entries<Scalar>) expect_to_read(begin + j);
     }
   }
 
   ConstRows<Scalar> rows_;
+  const Index* numbers_;  // of the rows that are served; null for all of them
   double bound_;
   int bits_;
   double radius_;
@@ -174,18 +183,20 @@ class Turning {
 }  // namespace
 
 template <class Scalar>
-bool fixed_point_turned(const ConstRows<Scalar>& rows, double bound, int bits, Rows<double> out) {
+bool fixed_point_turned(const ConstRows<Scalar>& rows, double bound, int bits, Rows<double> out,
+                        const Index* numbers) {
   require_grid(bound, bits);
-  Turning<Scalar> turning(rows, bound, bits, out);
+  Turning<Scalar> turning(rows, numbers, bound, bits, out);
   bool all_finite = true;
-  for (Index i = 0; i < rows.rows(); i += tile_rows) {
-    all_finite &= turning.serve(i, std::min(i + tile_rows, rows.rows()));
+  for (Index i = 0; i < out.cols(); i += tile_rows) {
+    all_finite &= turning.serve(i, std::min(i + tile_rows, out.cols()));
   }
   return all_finite;
 }
 
-template bool fixed_point_turned(const ConstRows<std::uint8_t>&, double, int, Rows<double>);
-template bool fixed_point_turned(const ConstRows<float>&, double, int, Rows<double>);
-template bool fixed_point_turned(const ConstRows<double>&, double, int, Rows<double>);
+template bool fixed_point_turned(const ConstRows<std::uint8_t>&, double, int, Rows<double>,
+                                 const Index*);
+template bool fixed_point_turned(const ConstRows<float>&, double, int, Rows<double>, const Index*);
+template bool fixed_point_turned(const ConstRows<double>&, double, int, Rows<double>, const Index*);
 
 }  // namespace dpgep

@@ -55,17 +55,20 @@ bool fold_small_integers(double* block, std::int64_t* total, Index n) {
   return signs >> 63 == 0;
 }
 
-bool fold_integers(double* block, std::int64_t* total, Index n) {
+bool fold_integers(double* block, std::int64_t* total, Index n, std::int64_t times) {
   bool all_integers = true;
   bool all_in_range = true;
+  const std::int64_t most = std::numeric_limits<std::int64_t>::max() / times;
   for (Index j = 0; j < n; ++j) {
     // NaN fails the first test; only what passes it may be converted.
     const bool is_small = block[j] > -0x1p53 && block[j] < 0x1p53;
     const std::int64_t value = is_small ? static_cast<std::int64_t>(block[j]) : 0;
     all_integers &= is_small && static_cast<double>(value) == block[j];
-    all_in_range &= adds_within_range(total[j], value);
+    const bool fits = value <= most && value >= -most;
+    all_in_range &= fits && adds_within_range(total[j], fits ? times * value : 0);
     total[j] = static_cast<std::int64_t>(static_cast<std::uint64_t>(total[j]) +
-                                         static_cast<std::uint64_t>(value));
+                                         static_cast<std::uint64_t>(times) *
+                                             static_cast<std::uint64_t>(value));
     block[j] = 0.0;
   }
   if (!all_integers) {
@@ -74,26 +77,29 @@ bool fold_integers(double* block, std::int64_t* total, Index n) {
   return all_in_range;
 }
 
-void fold(double* block, std::int64_t* total, Index n) {
+void fold(double* block, std::int64_t* total, Index n, std::int64_t times) {
   constexpr Index stretch = 256;  // looked at, then found in the first-level cache
   bool all_in_range = true;
   for (Index j = 0; j < n; j += stretch) {
     const Index length = std::min(stretch, n - j);
-    all_in_range &= are_small_integers(block + j, length)
+    all_in_range &= times == 1 && are_small_integers(block + j, length)
                         ? fold_small_integers(block + j, total + j, length)
-                        : fold_integers(block + j, total + j, length);
+                        : fold_integers(block + j, total + j, length, times);
   }
   if (!all_in_range) throw std::overflow_error(beyond_int64);
 }
 
 }  // namespace
 
-void fold_triangle(Rows<double> block, Rows<std::int64_t> total, int n_threads) {
+void fold_triangle(Rows<double> block, Rows<std::int64_t> total, int n_threads,
+                   std::int64_t times) {
+  if (times < 1) throw std::invalid_argument("times must be at least 1");
   const Index d = block.rows();
   const Index n_tasks = (d + rows_per_task - 1) / rows_per_task;
   parallel_for(n_tasks, n_threads, [&](Index task) {
     const Index last = std::min(d, (task + 1) * rows_per_task);
-    for (Index i = task * rows_per_task; i < last; ++i) fold(&block(i, i), &total(i, i), d - i);
+    for (Index i = task * rows_per_task; i < last; ++i)
+      fold(&block(i, i), &total(i, i), d - i, times);
   });
 }
 

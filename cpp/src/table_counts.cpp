@@ -23,7 +23,7 @@ constexpr double largest_finite = std::numeric_limits<double>::max();
 constexpr double entries_per_count = 8.0;
 // Rows that are multiplied together, so that the matrix is read seldom enough.
 constexpr Index mixed_rows = 256;
-// Rows whose places are added up in doubles, which are exact far beyond.
+// Rows whose places are added up in doubles, which are exact far beyond, whatever their weights.
 constexpr Index rows_per_sum = 1024;
 constexpr Index n_partial = 8;
 constexpr Index largest_bin = Index{1} << 20;
@@ -49,6 +49,10 @@ void require_interval(const ConstVectorView<double>& middle, const ConstVectorVi
 inline double nearest(double x) {
   constexpr double shift = 0x1.8p52;
   return (x + shift) - shift;
+}
+
+inline std::int64_t weight_of(const RowWeights& weights, Index i) {
+  return weights.size() == 0 ? 1 : weights[i];
 }
 
 // counts += what add(first, last, counts) adds for the rows from first to last; false if it does
@@ -119,10 +123,11 @@ struct PlaceSums {
   Register refused = {};  // NaN once an entry was
 };
 
+// `weights` begin at the first of the rows; null: each counts once.
 template <bool missing, class Scalar>
 inline void add_places(const Scalar* entries, Index stride, Index n_rows, Index n,
                        const Register& middle, const Register& half, double unit,
-                       PlaceSums& sums) {
+                       const std::int16_t* weights, PlaceSums& sums) {
   constexpr double shift = 0x1.8p52;  // as in `nearest`
   const Register one = Register{} + 1.0;
   PlaceSums local = sums;
@@ -131,15 +136,21 @@ inline void add_places(const Scalar* entries, Index stride, Index n_rows, Index 
     load_some(entries, n, x);
     if (missing) {  // who is not there is put in the middle, where nothing is added
       const auto is_there = x == x;
-      local.there += is_there ? one : Register{};
+      const Register weight = weights == nullptr ? one : Register{} + weights[i];
+      local.there += is_there ? weight : Register{};
       x = is_there ? x : middle;
     }
     local.refused += x - x;
     Register p = (x - middle) / half;
     clamp_to(-one, one, p);
     p = (unit * p + shift) - shift;
+    Register square = p * p;
+    if (weights != nullptr) {
+      p *= Register{} + weights[i];
+      square *= Register{} + weights[i];
+    }
     local.sum += p;
-    local.square += p * p;
+    local.square += square;
   }
   sums = local;
 }
@@ -147,7 +158,7 @@ inline void add_places(const Scalar* entries, Index stride, Index n_rows, Index 
 template <bool missing, class Scalar>
 bool sums_of_places(const ConstRows<Scalar>& rows, Index first, Index last,
                     const Vector<double>& middle, const Vector<double>& half, double unit,
-                    std::int64_t* counts) {
+                    const RowWeights& weights, std::int64_t* counts) {
   const Index d = rows.cols();
   const Index height = std::max<Index>(1, block_entries / d);
   std::vector<PlaceSums> sums(static_cast<std::size_t>((d + n_at_once - 1) / n_at_once));
@@ -163,21 +174,25 @@ bool sums_of_places(const ConstRows<Scalar>& rows, Index first, Index last,
         const Index n = std::min(n_at_once, d - left);
         const Scalar* const entries = &rows.coeffRef(i, left);
         const Index n_rows = std::min(height, end - i);
+        const std::int16_t* const weight = weights.size() == 0 ? nullptr : weights.data() + i;
         PlaceSums& own = sums[static_cast<std::size_t>(left / n_at_once)];
         if (n == n_at_once) {
-          add_places<missing>(entries, rows.outerStride(), n_rows, n_at_once, m, h, unit, own);
+          add_places<missing>(entries, rows.outerStride(), n_rows, n_at_once, m, h, unit, weight,
+                              own);
         } else {
-          add_places<missing>(entries, rows.outerStride(), n_rows, n, m, h, unit, own);
+          add_places<missing>(entries, rows.outerStride(), n_rows, n, m, h, unit, weight, own);
         }
       }
     }
+    std::int64_t n_people = 0;
+    for (Index i = begin; i < end; ++i) n_people += weight_of(weights, i);
     for (Index j = 0; j < d; ++j) {
       const PlaceSums& own = sums[static_cast<std::size_t>(j / n_at_once)];
       const auto t = static_cast<int>(j % n_at_once);
       if (own.refused[t] != 0.0) return false;
       counts[j] += static_cast<std::int64_t>(own.sum[t]);
       counts[d + j] += static_cast<std::int64_t>(own.square[t]);
-      counts[2 * d + j] += missing ? static_cast<std::int64_t>(own.there[t]) : end - begin;
+      counts[2 * d + j] += missing ? static_cast<std::int64_t>(own.there[t]) : n_people;
     }
   }
   return true;
@@ -237,12 +252,12 @@ inline Look look_at(const double* values, Index n) {
   return {refused, finite && total(subnormal) == 0.0};
 }
 
-// Calls count(values, first column, n, counts of that column) for a tile of each row, which adds to
-// counts (n_columns, n_bins). False once it refuses an entry.
+// Calls count(values, first column, n, weight, counts of that column) for a tile of each row, which
+// adds to counts (n_columns, n_bins). False once it refuses an entry.
 template <class Scalar, class Count>
 bool count_tiles(const ConstRows<Scalar>& rows, Index first, Index last,
-                 const ConstIntegers& columns, Index n_bins, const Count& count,
-                 std::int64_t* own) {
+                 const ConstIntegers& columns, const RowWeights& weights, Index n_bins,
+                 const Count& count, std::int64_t* own) {
   const Index height = std::max<Index>(1, block_entries / std::max<Index>(tile, rows.cols()));
   std::vector<double> gathered(static_cast<std::size_t>(height * tile));
   for (Index begin = first; begin < last; begin += height) {
@@ -252,7 +267,8 @@ bool count_tiles(const ConstRows<Scalar>& rows, Index first, Index last,
       const Entries entries = entries_of(block, columns.data() + left, n, gathered.data());
       const double* values = entries.first;
       for (Index i = 0; i < block.rows(); ++i, values += entries.stride) {
-        if (!count(values, left, n, own + left * n_bins)) return false;
+        const std::int64_t weight = weight_of(weights, begin + i);
+        if (!count(values, left, n, weight, own + left * n_bins)) return false;
       }
     }
   }
@@ -373,8 +389,8 @@ bool about_norm(const Scalar* row, Index d, const Vector<double>& squared_steps,
   std::memcpy(&bits, &square, sizeof bits);
   const auto exponent = static_cast<std::int64_t>(bits >> 52) - 1023;
   const std::int64_t e = exponent >> 1;
-  bits = (bits & ((std::uint64_t{1} << 52) - 1)) |
-         static_cast<std::uint64_t>(1023 + (exponent & 1)) << 52;
+  bits = (bits & ((std::uint64_t{1} << 52) - 1)) | static_cast<std::uint64_t>(1023 + (exponent & 1))
+                                                       << 52;
   double m;
   std::memcpy(&m, &bits, sizeof m);
   const double low = m * (1.0 - error);
@@ -393,13 +409,15 @@ bool about_norm(const Scalar* row, Index d, const Vector<double>& squared_steps,
 
 template <class Scalar>
 bool count_magnitudes(const ConstRows<Scalar>& rows, const ConstIntegers& columns, bool missing,
-                      Index first_octave, Index n_octaves, Integers counts, int n_threads) {
+                      Index first_octave, Index n_octaves, Integers counts, int n_threads,
+                      const RowWeights& weights) {
   const Index n_bins = n_octaves + 1;
   require(n_octaves >= 1 && n_octaves < largest_bin && std::abs(first_octave) < largest_bin,
           "octaves must be between -2^20 and 2^20, at least one");
   require(counts.size() == columns.size() * 2 * n_bins,
           "counts must have shape (n_columns, 2, n_octaves + 1)");
   require_columns(columns, rows.cols());
+  require_weights(weights, rows.rows());
   const auto shift = static_cast<std::int32_t>(1022 + first_octave);
   const auto most = static_cast<std::int32_t>(n_octaves);
   const auto bin = [=](std::uint64_t bits) {
@@ -409,23 +427,25 @@ bool count_magnitudes(const ConstRows<Scalar>& rows, const ConstIntegers& column
   };
   // Bins of signs and exponents, of which that of zero holds nothing else among plain numbers.
   std::vector<std::int32_t> of_exponents(1 << 12);
-  for (std::size_t e = 0; e < of_exponents.size(); ++e) of_exponents[e] = bin(std::uint64_t{e} << 52);
+  for (std::size_t e = 0; e < of_exponents.size(); ++e)
+    of_exponents[e] = bin(std::uint64_t{e} << 52);
   const std::int32_t* const table = of_exponents.data();
-  const auto count = [=](const double* values, Index, Index n, std::int64_t* own) {
+  const auto count = [=](const double* values, Index, Index n, std::int64_t weight,
+                         std::int64_t* own) {
     const Look look = missing ? look_at<true>(values, n) : look_at<false>(values, n);
     for (Index c = 0; c < n; ++c, own += 2 * n_bins) {
       std::uint64_t bits;
       std::memcpy(&bits, values + c, sizeof bits);
       if (look.plain) {
-        ++own[table[bits >> 52]];
+        own[table[bits >> 52]] += weight;
       } else if (values[c] == values[c]) {
-        ++own[bin(bits)];
+        own[bin(bits)] += weight;
       }
     }
     return !look.refused;
   };
   const auto add = [&](Index first, Index last, std::int64_t* own) {
-    return count_tiles(rows, first, last, columns, 2 * n_bins, count, own);
+    return count_tiles(rows, first, last, columns, weights, 2 * n_bins, count, own);
   };
   return sum_over_rows(rows.rows(), columns.size(), counts, n_threads, add);
 }
@@ -433,20 +453,22 @@ bool count_magnitudes(const ConstRows<Scalar>& rows, const ConstIntegers& column
 template <class Scalar>
 bool count_places(const ConstRows<Scalar>& rows, const ConstIntegers& columns, bool missing,
                   const ConstVectorView<double>& middle, const ConstVectorView<double>& half,
-                  Integers counts, int n_threads) {
+                  Integers counts, int n_threads, const RowWeights& weights) {
   require(columns.size() == 0 ? counts.size() == 0 : counts.size() % columns.size() == 0,
           "counts must have shape (n_columns, n_bins)");
   if (columns.size() == 0) return true;
   const Index n_bins = counts.size() / columns.size();
   require(n_bins >= 1 && n_bins < largest_bin, "counts must have between 1 and 2^20 bins");
   require_columns(columns, rows.cols());
+  require_weights(weights, rows.rows());
   require_interval(middle, half, columns.size());
   const double bins_per_unit = static_cast<double>(n_bins) / 2;
   const Register beyond = Register{} + static_cast<double>(n_bins - 1);
   const Vector<double> m = in_registers(middle, middle.size(), 0.0);
   const Vector<double> h = in_registers(half, half.size(), 1.0);
   const Register one = Register{} + 1.0;
-  const auto count = [&](const double* values, Index left, Index n, std::int64_t* own) {
+  const auto count = [&](const double* values, Index left, Index n, std::int64_t weight,
+                         std::int64_t* own) {
     double places[tile + n_at_once];
     Register sum = {};
     for (Index c = 0; c < n; c += n_at_once) {
@@ -466,40 +488,44 @@ bool count_places(const ConstRows<Scalar>& rows, const ConstIntegers& columns, b
       sum += x - x;
     }
     for (Index c = 0; c < n; ++c, own += n_bins) {
-      own[static_cast<std::int32_t>(places[c])] += !missing || values[c] == values[c];
+      const bool is_there = !missing || values[c] == values[c];
+      own[static_cast<std::int32_t>(places[c])] += is_there ? weight : 0;
     }
     return total(sum) == 0.0;
   };
   const auto add = [&](Index first, Index last, std::int64_t* own) {
-    return count_tiles(rows, first, last, columns, n_bins, count, own);
+    return count_tiles(rows, first, last, columns, weights, n_bins, count, own);
   };
   return sum_over_rows(rows.rows(), columns.size(), counts, n_threads, add);
 }
 
 template <class Scalar>
 bool sum_places(const ConstRows<Scalar>& rows, bool missing, const ConstVectorView<double>& middle,
-                const ConstVectorView<double>& half, int bits, Integers counts, int n_threads) {
+                const ConstVectorView<double>& half, int bits, Integers counts, int n_threads,
+                const RowWeights& weights) {
   require(counts.size() == 3 * rows.cols(), "counts must have shape (3, d)");
   require(bits >= 0 && bits <= 10, "bits must be between 0 and 10");
+  require_weights(weights, rows.rows());
   require_interval(middle, half, rows.cols());
   if (rows.cols() == 0) return true;
   const Vector<double> m = in_registers(middle, middle.size(), 0.0);
   const Vector<double> h = in_registers(half, half.size(), 1.0);
   const double unit = std::ldexp(1.0, bits);
   const auto add = [&](Index first, Index last, std::int64_t* own) {
-    return missing ? sums_of_places<true>(rows, first, last, m, h, unit, own)
-                   : sums_of_places<false>(rows, first, last, m, h, unit, own);
+    return missing ? sums_of_places<true>(rows, first, last, m, h, unit, weights, own)
+                   : sums_of_places<false>(rows, first, last, m, h, unit, weights, own);
   };
   return sum_over_rows(rows.rows(), rows.cols(), counts, n_threads, add);
 }
 
 template <class Scalar>
 bool count_norms(const ConstRows<Scalar>& rows, const ConstVectorView<double>& steps, Index zero,
-                 Index first, Integers counts, int n_threads) {
+                 Index first, Integers counts, int n_threads, const RowWeights& weights) {
   require(counts.size() >= 1, "counts must have bins");
   require(std::abs(zero) < largest_bin && std::abs(first) < largest_bin,
           "zero and first must be between -2^20 and 2^20");
   const Index d = rows.cols();
+  require_weights(weights, rows.rows());
   const Vector<double> squared_steps = 4.0 * steps.cwiseMax(0.0).cwiseAbs2();
   const auto add = [&](Index begin, Index end, std::int64_t* own) {
     for (Index i = begin; i < end; ++i) {
@@ -510,7 +536,7 @@ bool count_norms(const ConstRows<Scalar>& rows, const ConstVectorView<double>& s
         if (largest > largest_finite) return false;
         k = largest > 0.0 ? exact_norm(row, d, largest, steps) : zero;
       }
-      own[std::clamp<Index>(k - first, 0, counts.size() - 1)] += 1;
+      own[std::clamp<Index>(k - first, 0, counts.size() - 1)] += weight_of(weights, i);
     }
     return true;
   };
@@ -542,7 +568,8 @@ bool map_rows(const ConstRows<Scalar>& rows, const ConstVectorView<double>& loca
       const Scalar* const row = &rows.coeffRef(i, 0);
       double* const to = &out.coeffRef(i, 0);
       all = (missing ? map_row<true>(row, m, s, largest, d, to)
-                     : map_row<false>(row, m, s, largest, d, to)) && all;
+                     : map_row<false>(row, m, s, largest, d, to)) &&
+            all;
     }
     if (!all) finite = false;
   });
@@ -577,25 +604,25 @@ void mix_rows(Rows<double> rows, const ConstRows<double>& linear, int bits, int 
 }
 
 template bool count_magnitudes(const ConstRows<float>&, const ConstIntegers&, bool, Index, Index,
-                               Integers, int);
+                               Integers, int, const RowWeights&);
 template bool count_places(const ConstRows<float>&, const ConstIntegers&, bool,
                            const ConstVectorView<double>&, const ConstVectorView<double>&, Integers,
-                           int);
+                           int, const RowWeights&);
 template bool sum_places(const ConstRows<float>&, bool, const ConstVectorView<double>&,
-                         const ConstVectorView<double>&, int, Integers, int);
+                         const ConstVectorView<double>&, int, Integers, int, const RowWeights&);
 template bool count_norms(const ConstRows<float>&, const ConstVectorView<double>&, Index, Index,
-                          Integers, int);
+                          Integers, int, const RowWeights&);
 template bool map_rows(const ConstRows<float>&, const ConstVectorView<double>&,
                        const ConstVectorView<double>&, double, bool, Rows<double>, int);
 template bool count_magnitudes(const ConstRows<double>&, const ConstIntegers&, bool, Index, Index,
-                               Integers, int);
+                               Integers, int, const RowWeights&);
 template bool count_places(const ConstRows<double>&, const ConstIntegers&, bool,
                            const ConstVectorView<double>&, const ConstVectorView<double>&, Integers,
-                           int);
+                           int, const RowWeights&);
 template bool sum_places(const ConstRows<double>&, bool, const ConstVectorView<double>&,
-                         const ConstVectorView<double>&, int, Integers, int);
+                         const ConstVectorView<double>&, int, Integers, int, const RowWeights&);
 template bool count_norms(const ConstRows<double>&, const ConstVectorView<double>&, Index, Index,
-                          Integers, int);
+                          Integers, int, const RowWeights&);
 template bool map_rows(const ConstRows<double>&, const ConstVectorView<double>&,
                        const ConstVectorView<double>&, double, bool, Rows<double>, int);
 

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 __version__: str
 
 _F64 = NDArray[np.float64]
+_I16 = NDArray[np.int16]
 _I32 = NDArray[np.int32]
 _I64 = NDArray[np.int64]
 _U8 = NDArray[np.uint8]
@@ -64,6 +65,8 @@ def add_dense_moments(
     bits: int,
     total: _I64,
     n_threads: int = 1,
+    weights: NDArray[Any] | None = None,
+    high: _I64 | None = None,
 ) -> bool: ...
 def add_csr_moments(
     values: _I32,
@@ -95,6 +98,7 @@ def count_magnitudes(
     n_octaves: int,
     counts: _I64,
     n_threads: int = 1,
+    weights: NDArray[Any] | None = None,
 ) -> bool: ...
 def count_places(
     rows: _Floats,
@@ -104,11 +108,29 @@ def count_places(
     half: _F64,
     counts: _I64,
     n_threads: int = 1,
+    weights: NDArray[Any] | None = None,
 ) -> bool: ...
 def sum_places(
-    rows: _Floats, missing: bool, middle: _F64, half: _F64, bits: int, counts: _I64, n_threads: int = 1
+    rows: _Floats,
+    missing: bool,
+    middle: _F64,
+    half: _F64,
+    bits: int,
+    counts: _I64,
+    n_threads: int = 1,
+    weights: NDArray[Any] | None = None,
 ) -> bool: ...
-def count_norms(rows: _Floats, steps: _F64, zero: int, first: int, counts: _I64, n_threads: int = 1) -> bool: ...
+def count_norms(
+    rows: _Floats,
+    steps: _F64,
+    zero: int,
+    first: int,
+    counts: _I64,
+    n_threads: int = 1,
+    weights: NDArray[Any] | None = None,
+) -> bool: ...
+def hash_rows(rows: _Floats, factors: _U64, groups: _I64 | None, keys: _U64, n_threads: int = 1) -> None: ...
+def add_rest(persons: _I64, keys: _U64, rest: _I16, weights: _I16) -> None: ...
 def map_rows(
     rows: _Floats,
     location: _F64 | None,

@@ -46,11 +46,7 @@ def visits(n_people: int, most: int = 9, d: int = 4, seed: int = 0) -> tuple[Mat
 
 def weights_of(rows: Matrix, ids: Any, groups: Any = None) -> NDArray[np.int16]:
     """The weights as a problem of these rows has them: the order of rows decides on nothing."""
-    problem = dpgep.pca(rows, person=ids, bound=1.0)
-    weights = np.zeros(rows.shape[0], np.int16)
-    for weight, which in problem.dataset._parts:  # type: ignore[attr-defined]
-        weights[which] = weight
-    return weights
+    return np.asarray(dpgep.pca(rows, person=ids, bound=1.0).dataset._batch.weights)  # type: ignore[attr-defined]
 
 
 # ---- weights ----
@@ -103,7 +99,7 @@ def test_ids_of_many_types(ids: Any) -> None:
     numbers = numbered(ids, 4)
     assert numbers[0] == numbers[2]
     assert len(set(numbers.tolist())) == 3
-    assert numbers.max() == 2
+    assert numbers.min() == 0
 
 
 @pytest.mark.parametrize(
@@ -146,8 +142,12 @@ def test_sums_are_those_of_rows_repeated_by_their_weights(make: Any, model: str)
     problem = (
         dpgep.pca(rows, **given) if model == "pca" else dpgep.fda(rows, labels, classes=[0, 1, 2], **given)
     )  # 3: of no class
-    repeated = np.repeat(np.arange(len(rows)), by_rows(problem, len(rows)))
-    codes = np.where(labels == 3, -1, labels).astype(np.intp)[repeated]
+    codes = np.where(labels == 3, -1, labels).astype(np.intp)
+    weights = row_weights(
+        numbered(ids, len(rows)), lambda: row_keys(Rows((rows,), 3.0), None if model == "pca" else codes)
+    )
+    repeated = np.repeat(np.arange(len(rows)), weights)
+    codes = codes[repeated]
     whole = Rows((rows[repeated],), 3.0)
     expected = make(problem.layout)
     expected.add(Batch(whole) if model == "pca" else Batch.of_codes(whole, codes))
@@ -175,18 +175,11 @@ def test_clipped_products_are_those_of_rows_repeated_by_their_weights(kind: str)
         "norms": partial(ProductNormCounts, directions),
     }[kind]
     problem, expected = dpgep.pca(rows, person=ids, bound=3.0), make()
-    expected.add(Batch(Rows((rows[np.repeat(np.arange(len(rows)), by_rows(problem, len(rows)))],), 3.0)))
+    expected.add(Batch(Rows((np.repeat(rows, weights_of(rows, ids), axis=0),), 3.0)))
     found = problem.dataset.accumulate(make, weight_bits=WEIGHT_BITS)
     assert found.n == expected.n == 30 * WHOLE
     assert np.array_equal(found.total, expected.total)
     assert found.total.any()
-
-
-def by_rows(problem: Any, n: int) -> NDArray[np.int64]:
-    weights = np.zeros(n, np.int64)
-    for weight, which in problem.dataset._parts:
-        weights[which] = weight
-    return weights
 
 
 def test_histograms_count_each_person_once() -> None:
@@ -346,7 +339,7 @@ def test_products_of_any_number_of_rows_err_by_less_than_the_bound_for_their_peo
     rng = np.random.default_rng(4)
     rows, ids = rng.uniform(0, 0.5, (8000, 3)), np.sort(rng.integers(0, 2, 8000))
     problem, v = dpgep.pca(rows, person=ids, bound=1.0), np.array([0.6, -0.64, 0.48])
-    weights = by_rows(problem, len(rows))
+    weights = problem.dataset._batch.weights.astype(int)
     found = problem.row_products().second_moment(1.0).times(v[None, :])[0]
     shown = [
         (int(weight), [Fraction(float(each)) for each in row])
@@ -363,7 +356,8 @@ def test_products_of_any_number_of_rows_err_by_less_than_the_bound_for_their_peo
 
 def test_a_kernel_adds_few_rows_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """The bound on rounding is of at most 2^16 additions in a row, whatever the number of rows is."""
-    rows, ids, most = np.ones((100_000, 1)), np.append(np.arange(70_000), np.zeros(30_000, int)), []
+    rows, ids, most = np.ones((100_000, 1)), np.zeros(100_000, int), []
+    rows[1::2], ids[1::2] = 0.5, np.arange(50_000) // 2
     monkeypatch.setattr(ProductSums, "add", lambda self, batch: most.append(batch.rows.n))
     dpgep.pca(rows, person=ids, bound=1.0).row_products().second_moment(1.0).times(np.ones((1, 1)))
     assert sum(most) == len(rows)
@@ -375,8 +369,8 @@ def test_sums_of_people_are_those_of_weighted_rows() -> None:
     groups = np.random.default_rng(0).integers(0, 2, len(rows))
     problem = dpgep.fda(rows, groups, classes=[0, 1], person=ids, bound=1e4)
     views = dpgep.cca(rows[:, :2], rows[:, 2:], person=ids, bound=1e4)
-    weights = by_rows(problem, len(rows)) / WHOLE
-    of_views = by_rows(views, len(rows)) / WHOLE
+    weights = problem.dataset._batch.weights.astype(int) / WHOLE
+    of_views = views.dataset._batch.weights / WHOLE
     whole, grid = problem.group_sums(with_squares=True), problem.grid_sums(18, with_squares=True)
     assert whole.n == grid.n == 300
     counts = np.bincount(groups, weights)
@@ -712,7 +706,7 @@ def test_pairs_of_columns_are_those_of_weighted_rows() -> None:
     rows, ids = visits(300, 20)
     rows[np.random.default_rng(0).random(rows.shape) < 0.2] = np.nan
     auto = dpgep.AutoPreprocessing(missing="pairwise", quantile=1)
-    weights = by_rows(dpgep.pca(rows, person=ids, preprocessing=auto), len(rows))
+    weights = row_weights(numbered(ids, len(rows)), lambda: row_keys(Rows((rows,), 1.0), None))
     found = dpgep.release(rows, person=ids, preprocessing=auto, epsilon=math.inf).covariance().values
     for i, j in [(0, 1), (2, 3), (1, 1)]:
         there = ~np.isnan(rows[:, i] + rows[:, j])

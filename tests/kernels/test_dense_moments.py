@@ -26,9 +26,67 @@ def forms(rows: NDArray[Any]) -> list[Any]:
     return [rows, wide[:, 2 : d + 2], [np.ascontiguousarray(column) for column in rows.T]]
 
 
-def expected(rows: NDArray[Any], groups: Integers | None, n_groups: int, bound: float, bits: int) -> Integers:
+def in_limbs(low: Integers, high: Integers) -> list[int]:
+    return [int(a) + (int(b) << 40) for a, b in zip(low.ravel(), high.ravel(), strict=True)]
+
+
+@pytest.mark.parametrize("dtype", ["u1", "f4", "f8"])
+@pytest.mark.parametrize(("n", "d", "n_groups", "bits"), [(1, 1, 0, 20), (3000, 5, 1, 20), (70_000, 4, 3, 19)])
+@pytest.mark.parametrize("n_threads", [1, 3])
+def test_rows_count_as_often_as_they_weigh(
+    dtype: str, n: int, d: int, n_groups: int, bits: int, n_threads: int
+) -> None:
+    rng = np.random.default_rng([n, d])
+    rows = (60.0 * np.abs(rng.standard_normal((n, d)))).astype(dtype)
+    groups = rng.integers(0, n_groups, n) if n_groups > 1 else None
+    weights = rng.choice([0, 1, 3, 819, 820, 4096], n).astype(np.int16)
+    codes = np.zeros(n, np.int64) if groups is None else groups
+    on_grid = expected_grid(rows, 100.0, bits)
+    marks = (1 << bits) * np.eye(n_groups, dtype=np.int64)[codes] if n_groups else np.zeros((n, 0), np.int64)
+    z = np.hstack([on_grid.astype(np.int64), marks])
+    parts = [z.T @ (z * (weights[:, None].astype(np.int64) >> shift & 63)) for shift in (0, 6, 12)]  # below 2^63
+    sums = [sum(int(part.flat[j]) << 6 * i for i, part in enumerate(parts)) for j in range(len(z.T) ** 2)]
+    upper = np.triu(np.ones((len(z.T),) * 2, bool)).ravel()
+    for people in forms(rows):
+        total, high = np.full((2, d + n_groups, d + n_groups), 7)
+        given = people, 0, n, groups, n_groups, 100.0, bits
+        assert core.add_dense_moments(*given, total, n_threads, weights, high)
+        seven = 7 + (7 << 40)
+        found = in_limbs(total, high)
+        assert [a - seven for a, b in zip(found, upper, strict=True) if b] == [
+            a for a, b in zip(sums, upper, strict=True) if b
+        ]
+        assert all(a == seven for a, b in zip(found, upper, strict=True) if not b)
+        if n == 1:
+            once = np.zeros_like(total)
+            assert core.add_dense_moments(*given, once, n_threads, weights)
+            assert once.ravel().tolist() == [a * int(b) for a, b in zip(sums, upper, strict=True)]
+
+
+def test_weighted_sums_that_do_not_fit_are_noticed() -> None:
+    rows, weights = np.ones((3000, 1)), np.full(3000, 4096, np.int16)
+    total = np.zeros((1, 1), np.int64)
+    with pytest.raises(OverflowError, match="total leaves int64: carry before"):
+        core.add_dense_moments(rows, 0, 3000, None, 0, 1.0, 20, total, 1, weights)
+
+
+def test_rows_of_no_weight_are_looked_at() -> None:
+    rows, weights = np.ones((5, 2)), np.array([1, 1, 0, 1, 1], np.int16)
+    rows[2] = np.nan
+    for people in forms(rows):
+        total, high = np.zeros((2, 2, 2), np.int64)
+        assert not core.add_dense_moments(people, 0, 5, None, 0, 1.0, 20, total, 1, weights, high)
+        assert not total.any()
+
+
+def expected_grid(rows: NDArray[Any], bound: float, bits: int) -> NDArray[np.float64]:
     on_grid = np.empty(rows.shape)
     assert core.fixed_point_rows(np.ascontiguousarray(rows), bound, bits, on_grid)
+    return on_grid
+
+
+def expected(rows: NDArray[Any], groups: Integers | None, n_groups: int, bound: float, bits: int) -> Integers:
+    on_grid = expected_grid(rows, bound, bits)
     if n_groups == 0:
         return np.triu(on_grid.T @ on_grid).astype(np.int64)
     marked = np.zeros(len(rows), np.int64) if groups is None else groups
@@ -145,6 +203,11 @@ X, T = np.zeros((4, 2)), np.zeros((3, 3), np.int64)
         ((X, 0, 4, None, 1, 1.0, 20, T, 0), ValueError, "n_threads must satisfy n_threads >= 1"),
         ((X.astype("i8"), 0, 4, None, 1, 1.0, 20, T), TypeError, "people, if not uint8, must have dtype float32 or"),
         ((np.asfortranarray(X), 0, 4, None, 1, 1.0, 20, T), ValueError, "people must have a contiguous last axis"),
+        ((X, 0, 4, None, 1, 1.0, 20, T, 1, np.ones(3, np.int16)), ValueError, "weights must have an entry for each"),
+        ((X, 0, 4, None, 1, 1.0, 20, T, 1, np.full(4, -1, np.int16)), ValueError, "weights must be between 0 and"),
+        ((X, 0, 4, None, 1, 1.0, 20, T, 1, np.ones(4, int)), TypeError, "weights must have dtype int16"),
+        ((X, 0, 4, None, 1, 1.0, 20, T, 1, None, np.zeros((2, 2), int)), ValueError, "high must have"),
+        ((X, 0, 4, None, 1, 1.0, 20, T, 1, None, T), ValueError, "high and total must not overlap"),
         ((X.tolist(), 0, 4, None, 1, 1.0, 20, T), TypeError, "columns must be NumPy arrays"),
         ((tuple(X.T), 0, 4, None, 1, 1.0, 20, T), TypeError, "people must be a matrix, or a list of columns"),
     ],

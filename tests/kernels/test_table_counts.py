@@ -43,7 +43,7 @@ def intervals(d: int) -> tuple[Any, Any]:
     return rng.standard_normal(d), np.exp(3 * rng.standard_normal(d))
 
 
-def all_of(kernel: Any, rows: Any, missing: bool, n_threads: int) -> tuple[list[Any], list[bool]]:
+def all_of(kernel: Any, rows: Any, missing: bool, n_threads: int, weights: Any = None) -> tuple[list[Any], list[bool]]:
     """What each kernel makes of the rows, from other counts that it adds to, and whether it says that all is there."""
     n, d = rows.shape
     columns = np.arange(d - 1, -1, -2)
@@ -52,24 +52,24 @@ def all_of(kernel: Any, rows: Any, missing: bool, n_threads: int) -> tuple[list[
     counts = [np.full(shape, 5, dtype=np.int64) for shape in shapes]
     out = np.empty((n, d))
     said = [
-        kernel.count_magnitudes(rows, columns, missing, -50, 100, counts[0], n_threads),
-        kernel.count_places(rows, columns, missing, middle[columns], half[columns], counts[1], n_threads),
-        kernel.sum_places(rows, missing, middle, half, 10, counts[2], n_threads),
-        kernel.count_norms(np.nan_to_num(rows, nan=0.0), STEPS, -100, -20, counts[3], n_threads),
+        kernel.count_magnitudes(rows, columns, missing, -50, 100, counts[0], n_threads, weights),
+        kernel.count_places(rows, columns, missing, middle[columns], half[columns], counts[1], n_threads, weights),
+        kernel.sum_places(rows, missing, middle, half, 10, counts[2], n_threads, weights),
+        kernel.count_norms(np.nan_to_num(rows, nan=0.0), STEPS, -100, -20, counts[3], n_threads, weights),
         kernel.map_rows(rows, middle, half, 12.0, missing, out, n_threads),
     ]
     return [*(each - 5 for each in counts), out], said
 
 
-def plainly(rows: Any) -> list[Any]:
+def plainly(rows: Any, weights: Any = 1) -> list[Any]:
     d = rows.shape[1]
     columns = np.arange(d - 1, -1, -2)
     middle, half = intervals(d)
     return [
-        reference.count_magnitudes(rows, columns, -50, 100),
-        reference.count_places(rows, columns, middle[columns], half[columns], 7),
-        reference.sum_places(rows, middle, half, 10),
-        reference.count_norms(np.nan_to_num(rows, nan=0.0), STEPS, -100, -20, 50),
+        reference.count_magnitudes(rows, columns, -50, 100, weights),
+        reference.count_places(rows, columns, middle[columns], half[columns], 7, weights),
+        reference.sum_places(rows, middle, half, 10, weights),
+        reference.count_norms(np.nan_to_num(rows, nan=0.0), STEPS, -100, -20, 50, weights),
         reference.map_rows(rows, middle, half, 12.0),
     ]
 
@@ -85,6 +85,20 @@ def test_kernels_agree_with_the_reference_for_any_threads_and_variant(
     for name, kernel in KERNELS.items():
         for n_threads in (1, 3):
             found, said = all_of(kernel, rows, missing, n_threads)
+            assert said == [True] * 5, name
+            for each, plain in zip(found, expected, strict=True):
+                np.testing.assert_array_equal(each, plain, err_msg=name)
+
+
+@pytest.mark.parametrize(("n", "d"), [(0, 3), (7, 8), (1100, 3), (3, 131), (21000, 70)])
+@pytest.mark.parametrize("missing", [False, True])
+def test_rows_count_as_often_as_they_weigh(n: int, d: int, missing: bool) -> None:
+    rows = table("f8", n, d, missing=missing)
+    weights = np.random.default_rng(n).choice([0, 1, 819, 4096], n).astype(np.int16)
+    expected = plainly(rows, weights)
+    for name, kernel in KERNELS.items():
+        for n_threads in (1, 3):
+            found, said = all_of(kernel, rows, missing, n_threads, weights)
             assert said == [True] * 5, name
             for each, plain in zip(found, expected, strict=True):
                 np.testing.assert_array_equal(each, plain, err_msg=name)
@@ -195,6 +209,15 @@ ROWS, ONE, COUNTS = np.zeros((4, 2)), np.ones(2), np.zeros((2, 2, 9), np.int64)
             "counts must have dtype int64",
         ),
         (lambda: core.count_norms(ROWS, STEPS, 0, 0, np.zeros(0, np.int64)), ValueError, "counts must have bins"),
+        *(
+            (lambda w=w: core.count_norms(ROWS, STEPS, 0, 0, np.zeros(3, np.int64), 1, w), error, message)
+            for w, error, message in (
+                (np.ones(3, np.int16), ValueError, "weights must have an entry for each row"),
+                (np.array([1, 1, -1, 1], np.int16), ValueError, "weights must be between 0 and 8192"),
+                (np.array([1, 1, 8193, 1], np.int16), ValueError, "weights must be between 0 and 8192"),
+                (np.ones(4), TypeError, "weights must have dtype int16"),
+            )
+        ),
         (
             lambda: core.count_norms(ROWS.astype(int), STEPS, 0, 0, np.zeros(3, np.int64)),
             TypeError,

@@ -10,6 +10,7 @@ Section numbers refer to ``docs/mathematics``.
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -22,6 +23,7 @@ __all__ = [
     "Flow",
     "LazyNoise",
     "PencilPart",
+    "add_rest",
     "chacha20_block",
     "chacha20_stream",
     "clip_factors",
@@ -37,6 +39,7 @@ __all__ = [
     "fresh_product",
     "gather_rows",
     "group_sums",
+    "hash_rows",
     "map_rows",
     "marked_moments",
     "mix_rows",
@@ -666,7 +669,9 @@ def gather_rows(columns: Sequence[NDArray[Any]], first: int, n_rows: int) -> NDA
     return np.stack([column[first : first + n_rows] for column in columns], axis=1)
 
 
-def count_magnitudes(rows: NDArray[Any], columns: Any, first_octave: int, n_octaves: int) -> NDArray[np.int64]:
+def count_magnitudes(
+    rows: NDArray[Any], columns: Any, first_octave: int, n_octaves: int, weights: NDArray[Any] | int = 1
+) -> NDArray[np.int64]:
     """(n_columns, 2, n_octaves + 1): how many entries of the columns are zero, in the first bin, or x = m 2^e with
     1/2 <= |m| < 1, in the bin e - first_octave or the nearest; positive entries, then negative. NaN adds nothing.
     """
@@ -676,8 +681,13 @@ def count_magnitudes(rows: NDArray[Any], columns: Any, first_octave: int, n_octa
     octaves[block == 0] = 0
     counts = np.zeros((block.shape[1], 2, n_octaves + 1), dtype=np.int64)
     i, j = np.nonzero(~np.isnan(block))
-    np.add.at(counts, (j, (mantissas[i, j] < 0).astype(int), octaves[i, j]), 1)
+    np.add.at(counts, (j, (mantissas[i, j] < 0).astype(int), octaves[i, j]), _of_rows(weights, rows)[i])
     return counts
+
+
+def _of_rows(weights: NDArray[Any] | int, rows: NDArray[Any]) -> NDArray[np.int64]:
+    """(n,): how often each row counts."""
+    return np.broadcast_to(np.asarray(weights, dtype=np.int64), len(rows))
 
 
 def _places(block: NDArray[Any], middle: Vector, half: Vector) -> Matrix:
@@ -685,24 +695,31 @@ def _places(block: NDArray[Any], middle: Vector, half: Vector) -> Matrix:
         return np.clip((block.astype(np.float64) - middle) / half, -1.0, 1.0)
 
 
-def count_places(rows: NDArray[Any], columns: Any, middle: Vector, half: Vector, n_bins: int) -> NDArray[np.int64]:
+def count_places(
+    rows: NDArray[Any], columns: Any, middle: Vector, half: Vector, n_bins: int, weights: NDArray[Any] | int = 1
+) -> NDArray[np.int64]:
     """(n_columns, n_bins): entries of the columns in each of n_bins equal parts of middle +- half. NaN adds nothing."""
     places = _places(rows[:, columns], middle, half)
     counts = np.zeros((places.shape[1], n_bins), dtype=np.int64)
     i, j = np.nonzero(~np.isnan(places))
-    np.add.at(counts, (j, np.minimum(((places[i, j] + 1) * (n_bins / 2)).astype(int), n_bins - 1)), 1)
+    bins = np.minimum(((places[i, j] + 1) * (n_bins / 2)).astype(int), n_bins - 1)
+    np.add.at(counts, (j, bins), _of_rows(weights, rows)[i])
     return counts
 
 
-def sum_places(rows: NDArray[Any], middle: Vector, half: Vector, bits: int) -> NDArray[np.int64]:
+def sum_places(
+    rows: NDArray[Any], middle: Vector, half: Vector, bits: int, weights: NDArray[Any] | int = 1
+) -> NDArray[np.int64]:
     """(3, d): sums of p = round(2^bits u) and of p^2, u being places in middle +- half; how many there are."""
     places = _places(rows, middle, half)
     there = ~np.isnan(places)
     p = np.rint(np.ldexp(np.where(there, places, 0.0), bits)).astype(np.int64)
-    return np.stack([p.sum(axis=0), (p * p).sum(axis=0), there.sum(axis=0)])
+    return np.stack([_of_rows(weights, rows) @ each for each in (p, p * p, there.astype(np.int64))])
 
 
-def count_norms(rows: NDArray[Any], steps: Vector, zero: int, first: int, n_bins: int) -> NDArray[np.int64]:
+def count_norms(
+    rows: NDArray[Any], steps: Vector, zero: int, first: int, n_bins: int, weights: NDArray[Any] | int = 1
+) -> NDArray[np.int64]:
     """(n_bins,): rows by K - first, or the nearest: the norm max |x_j| sqrt(sum round(2^36 (x_j / max)^2) / 2^36) is
     m 2^e with 1/2 <= m < 1, and K = n_steps (e - 1) + (steps that are at most m); ``zero`` of rows of zeros.
     """
@@ -714,7 +731,38 @@ def count_norms(rows: NDArray[Any], steps: Vector, zero: int, first: int, n_bins
     m, further = np.frexp(parts * np.sqrt(np.ldexp(squares.astype(np.float64), -36)))
     k = (len(steps) + 1) * (exponents + further - 1) + np.searchsorted(steps, m, side="right")
     k = np.where(largest > 0, k, zero)
-    return np.bincount(np.clip(k - first, 0, n_bins - 1), minlength=n_bins)
+    counts = np.zeros(n_bins, dtype=np.int64)
+    np.add.at(counts, np.clip(k - first, 0, n_bins - 1), _of_rows(weights, rows))
+    return counts
+
+
+def hash_rows(rows: NDArray[Any], factors: Sequence[int], groups: Sequence[int] | None) -> list[int]:
+    """A hash of each row: the finalizer of SplitMix64 of sum_j w_j factor_j + (group + 1) factor_d modulo 2^64.
+
+    w = v ^ v >> 20 and v = b ^ b >> 32 for the bits b of an entry in float64, -0 being 0 and every NaN the same.
+    """
+    keys = []
+    for i, row in enumerate(rows.astype(np.float64)):
+        total = 0 if groups is None else (int(groups[i]) + 1) * int(factors[-1])
+        for entry, factor in zip(row.tolist(), factors, strict=False):
+            (word,) = struct.unpack("<Q", struct.pack("<d", math.nan if math.isnan(entry) else entry + 0.0))
+            word ^= word >> 32
+            total += (word ^ word >> 20) * int(factor)
+        word = total % 2**64
+        word = (word ^ word >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+        word = (word ^ word >> 27) * 0x94D049BB133111EB % 2**64
+        keys.append(word ^ word >> 31)
+    return keys
+
+
+def add_rest(persons: Sequence[int], keys: Sequence[int], rest: Sequence[int]) -> list[int]:
+    """1 for ``rest`` rows of each person, with the least keys, of equal keys the first; 0 for the others."""
+    more = [0] * len(persons)
+    for person, n_more in enumerate(rest):
+        own = sorted((keys[i], i) for i, whose in enumerate(persons) if whose == person)
+        for _, i in own[:n_more]:
+            more[i] = 1
+    return more
 
 
 def map_rows(rows: NDArray[Any], location: Vector | None, scale: Vector | None, largest: float) -> Matrix:

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "dpgep/fixed_point_columns.hpp"
+#include "dpgep/row_weights.hpp"
 #include "dpgep/typedefs.hpp"
 
 namespace dpgep {
@@ -23,16 +24,21 @@ inline constexpr Index narrow_dimension = 200;
 inline constexpr Index narrow_dimension = 100;
 #endif
 
-// Adds sum_i z_i z_i^T to total for j >= i, z_i = [row i on the grid; 2^bits e(groups_i)]: the rows
-// are those of fixed_point_rows, and stay in the cache until they have been multiplied. There are n
-// rows, and n_groups groups; without groups, everybody is in the first of at most one. The same for
-// any number of threads, each of which holds a matrix of the size of total twice.
+// Adds sum_i w_i z_i z_i^T to total for j >= i, z_i = [row i on the grid; 2^bits e(groups_i)]: the
+// rows are those of fixed_point_rows, and stay in the cache until they have been multiplied. There
+// are n rows, and n_groups groups; without groups, everybody is in the first of at most one;
+// without weights, each counts once. Rows of weight 0 are looked at as well. The same for any
+// number of threads, each of which holds a matrix of the size of total twice.
 //
-// False if an entry is NaN or infinite; total is then as before. Throws std::invalid_argument as
+// With `high`, of the shape of total, what does not fit total is carried there, as in
+// carry_triangle; without rows, nothing is.
+//
+// False if an entry is NaN or infinite; both are then as before. Throws std::invalid_argument as
 // fixed_point_rows, and unless total has the size of z_i and the groups are in range; throws
 // std::overflow_error if a sum leaves int64, total being unspecified.
 bool add_dense_moments(const DensePeople& people, Index n, ConstVectorView<std::int64_t> groups,
                        Index n_groups, double bound, int bits, Rows<std::int64_t> total,
-                       int n_threads);
+                       int n_threads, const RowWeights& weights = once_each(),
+                       Rows<std::int64_t> high = {nullptr, 0, 0, Eigen::OuterStride<>(0)});
 
 }  // namespace dpgep

@@ -6,11 +6,13 @@
 namespace dpgep {
 
 // The bits of fixed_point_rows; row j of out has the grid's entries of column j. Columns of rows
-// are as many as rows of out, and the other way round; they share no memory.
+// are as many as rows of out, and the other way round; they share no memory. With `numbers`, the
+// rows are those of these numbers, in their order: out has a column for each.
 //
 // False if an entry is NaN or infinite; out is then unspecified. Throws std::invalid_argument as
 // fixed_point_rows.
 template <class Scalar>
-bool fixed_point_turned(const ConstRows<Scalar>& rows, double bound, int bits, Rows<double> out);
+bool fixed_point_turned(const ConstRows<Scalar>& rows, double bound, int bits, Rows<double> out,
+                        const Index* numbers = nullptr);
 
 }  // namespace dpgep

@@ -11,11 +11,13 @@ namespace dpgep {
 // The low limb of a two-limb sum, high 2^40 + low, has this many bits.
 inline constexpr int limb_bits = 40;
 
-// total_ij += block_ij, block_ij = 0 for j >= i; the lower triangles are neither read nor written.
+// total_ij += times block_ij, block_ij = 0 for j >= i, times >= 1; the lower triangles are neither
+// read nor written.
 // Throws std::invalid_argument if an entry of block is not an integer below 2^53 in magnitude: then
 // it cannot be trusted to be a sum without rounding. Throws std::overflow_error if a sum leaves
 // int64. Both arrays are then unspecified.
-void fold_triangle(Rows<double> block, Rows<std::int64_t> total, int n_threads);
+void fold_triangle(Rows<double> block, Rows<std::int64_t> total, int n_threads,
+                   std::int64_t times = 1);
 
 // total_ij += addend_ij for j >= i. Throws std::overflow_error if a sum leaves int64, total being
 // unspecified then.

@@ -2,14 +2,15 @@
 // yet, and of the norms of rows.
 #pragma once
 
+#include "dpgep/row_weights.hpp"
 #include "dpgep/typedefs.hpp"
 
 namespace dpgep {
 
-// All add to `counts` what each row adds, and return whether no entry that was looked at is
-// infinite or, unless NaN stands for a `missing` value and adds nothing, NaN; else the counts mean
-// nothing. Rows are read once. The same integers for any number of threads. They throw
-// std::invalid_argument for shapes that do not fit, and unless n_threads >= 1.
+// All add to `counts` what each row adds, as often as its weight says, and return whether no entry
+// that was looked at is infinite or, unless NaN stands for a `missing` value and adds nothing, NaN;
+// else the counts mean nothing. Rows are read once. The same integers for any number of threads.
+// They throw std::invalid_argument for shapes that do not fit, and unless n_threads >= 1.
 
 using Integers = VectorView<std::int64_t>;
 using ConstIntegers = ConstVectorView<std::int64_t>;
@@ -18,27 +19,30 @@ using ConstIntegers = ConstVectorView<std::int64_t>;
 // < 1, in the bin e - first_octave, or the nearest of the others. Positive entries, then negative.
 template <class Scalar>
 bool count_magnitudes(const ConstRows<Scalar>& rows, const ConstIntegers& columns, bool missing,
-                      Index first_octave, Index n_octaves, Integers counts, int n_threads);
+                      Index first_octave, Index n_octaves, Integers counts, int n_threads,
+                      const RowWeights& weights = once_each());
 
 // counts (n_columns, n_bins): entries in each of n_bins equal parts of their column's interval,
 // middle_c +- half_c with half_c > 0. What lies beyond an end counts as there.
 template <class Scalar>
 bool count_places(const ConstRows<Scalar>& rows, const ConstIntegers& columns, bool missing,
                   const ConstVectorView<double>& middle, const ConstVectorView<double>& half,
-                  Integers counts, int n_threads);
+                  Integers counts, int n_threads, const RowWeights& weights = once_each());
 
 // counts (3, d): sums of p and p^2, p = round(2^bits u), of the places -1 <= u <= 1 of the entries
 // in their column's interval; then the number of entries that are there. 0 <= bits <= 10.
 template <class Scalar>
 bool sum_places(const ConstRows<Scalar>& rows, bool missing, const ConstVectorView<double>& middle,
-                const ConstVectorView<double>& half, int bits, Integers counts, int n_threads);
+                const ConstVectorView<double>& half, int bits, Integers counts, int n_threads,
+                const RowWeights& weights = once_each());
 
 // counts (n_bins): rows whose norm m 2^e, 1/2 <= m < 1, has K = n_steps (e - 1) + (how many of the
 // n_steps - 1 ascending steps are at most m), in the bin K - first or the nearest; of a row of
 // zeros, K = zero. The norm is max |x_j| sqrt(sum (x_j / max)^2), squares in integers.
 template <class Scalar>
 bool count_norms(const ConstRows<Scalar>& rows, const ConstVectorView<double>& steps, Index zero,
-                 Index first, Integers counts, int n_threads);
+                 Index first, Integers counts, int n_threads,
+                 const RowWeights& weights = once_each());
 
 // out_j = (x_j - location_j) / scale_j, no further from zero than `largest`; 0 for a missing value.
 // A vector without entries changes nothing. Rows may be their own output.

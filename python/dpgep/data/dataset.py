@@ -24,7 +24,17 @@ from dpgep._watched import naming
 from dpgep.data.checksum import PassChecksum, PassComparison
 from dpgep.data.float_sums import RowProducts, StreamedProducts
 from dpgep.data.ids import Identities
-from dpgep.data.rows import Batch, NotFiniteError, Rows, S, Sums, block_height, clipped_blocks, joined_views
+from dpgep.data.rows import (
+    Batch,
+    NotFiniteError,
+    Rows,
+    S,
+    Sums,
+    add_weighted,
+    block_height,
+    clipped_blocks,
+    joined_views,
+)
 from dpgep.models.pairwise import mark_of, part_of_values
 from dpgep.models.preprocessing import Preprocessing
 from dpgep.sources import Selection
@@ -270,12 +280,15 @@ class _DerivedSums(Sums, Generic[S]):
     """``sums``, which ``make()`` began, of the batches that ``to_batches`` makes of others."""
 
     def __init__(self, to_batches: Callable[[Batch], Iterable[Batch]], make: Callable[[], S]) -> None:
-        self._to_batches = to_batches
+        self._to_batches, self._make = to_batches, make
         self.sums = make()
 
     def add(self, batch: Batch) -> None:
         for part in self._to_batches(batch):
-            self.sums.add(part)
+            add_weighted(self.sums, self._make, part)
+
+    def weighs(self, rows: Rows) -> bool:
+        return not rows.is_sparse and self.sums.weighs(rows)  # what sparse rows become may be dense
 
     def merge(self, other: _DerivedSums[S], times: int = 1) -> None:
         self.sums.merge(other.sums, times)
@@ -305,7 +318,7 @@ def preprocessed(batch: Batch, preprocessing: Preprocessing, *, grouped: bool = 
         views = (_mapped(rows, preprocessing),)
         if preprocessing.pairwise:
             views, bound = (_with_marks(Rows(views, bound), np.isnan(joined_views(rows, slice(0, rows.n)))),), 1.0
-    return Batch(Rows(views, bound), batch.groups if grouped else None, batch.others)
+    return replace(batch, rows=Rows(views, bound), groups=batch.groups if grouped else None)
 
 
 def _with_marks(rows: Rows, absent: NDArray[np.bool_]) -> NDArray[np.float64]:

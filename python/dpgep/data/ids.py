@@ -19,7 +19,7 @@ from dpgep.sources import Selection, as_vector_of_values, is_source, scan
 from dpgep.sources.kinds import is_dask_frame, is_frame, is_polars_frame, is_table
 from dpgep.sources.names import missing
 
-# Ids that are whole numbers within a range of so many times their number are counted without sorting.
+# Ids that are whole numbers within a range of so many times their number are numbers already.
 _DENSE = 8
 # Text that stands for no value where files are read: nobody's id.
 _ABSENT = frozenset(["", "NA", "N/A", "n/a", "#N/A", "#NA", "NaN", "nan", "NULL", "null", "None", "<NA>"])
@@ -56,16 +56,13 @@ def name_of(person: Any) -> str | None:
 
 
 def numbered(ids: Any, n_rows: int) -> Numbers:
-    """(n,), the number of each row's person, from 0 on. Raises ValueError for ids that are missing."""
+    """(n,), a number for each row's person, from 0 on; some may be nobody's. Raises ValueError for missing ids."""
     values = _checked(ids, n_rows)
     if values.dtype.kind in "biu" and len(values):
         least, largest = int(values.min()), int(values.max())
         if largest - least < _DENSE * len(values):
-            places = (values.astype(np.int64) if largest < 1 << 63 else values - values.min()).astype(np.int64)
-            places -= places.min()
-            there = np.zeros(largest - least + 1, dtype=bool)
-            there[places] = True
-            return np.asarray((np.cumsum(there) - 1)[places], dtype=np.int64)
+            # in the type of the ids a difference beyond int64 is not the smallest
+            return np.asarray(values.astype(np.int64) - least if largest < 1 << 63 else values - values.min(), np.int64)
     return Numbering().numbers(values)
 
 

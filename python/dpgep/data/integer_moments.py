@@ -19,8 +19,10 @@ from dpgep._threads import own_thread_count, run, thread_count
 from dpgep.data.rows import (
     Batch,
     NotFiniteError,
+    Rows,
     Sums,
     add_products,
+    add_weighted,
     block_height,
     mark_groups,
     moment_blocks,
@@ -157,16 +159,27 @@ class ExactMomentAccumulator(ExactSums):
         An interruption in between may leave sums that nothing can be done with: every later use raises RuntimeError.
         """
         self._require_whole()
-        if batch.rows.is_sparse:
+        if batch.weights is not None and not self.weighs(batch.rows):
+            add_weighted(self, partial(type(self), self.layout, self.bits), batch)
+        elif batch.rows.is_sparse:
             self._add_sparse(SparseRows(batch.rows), batch)
-        elif (n := batch.rows.n) <= self._exact_rows and self._narrow(batch, n) is None and self._n_shares(n) == 1:
+        elif (
+            batch.weights is None
+            and (n := batch.rows.n) <= self._exact_rows
+            and self._narrow(batch, n) is None
+            and self._n_shares(n) == 1
+        ):
             self._add_at_once(batch, n)
         elif self.n:
             self._fold()
             self._partial = None  # its memory serves the partial sums of the batch
-            self.merge(self._sums_of(batch, n))
+            self.merge(self._sums_of(batch))
         else:
-            vars(self).update(vars(self._sums_of(batch, n)))
+            vars(self).update(vars(self._sums_of(batch)))
+
+    def weighs(self, rows: Rows) -> bool:
+        """Rows that the kernel of narrow ones reads as they lie are multiplied there."""
+        return not rows.is_sparse and self._narrow(Batch(rows), rows.n) is not None
 
     def merge(self, other: ExactMomentAccumulator, times: int = 1) -> None:
         """Add the sums over other people, of the same layout and grid, as if each were there so many ``times``."""
@@ -294,8 +307,9 @@ class ExactMomentAccumulator(ExactSums):
             self._is_whole = is_block or not self._in_partial
             raise
 
-    def _sums_of(self, batch: Batch, n: int) -> ExactMomentAccumulator:
-        """The sums over n people alone: of parts of them, each thread's in sums of its own."""
+    def _sums_of(self, batch: Batch) -> ExactMomentAccumulator:
+        """The sums over these people alone: of parts of them, each thread's in sums of its own."""
+        n = batch.rows.n
         pairs, is_narrow = self._dimension**2, self._narrow(batch, n) is not None
         n_shares = 1 if is_narrow else self._n_shares(n)  # that kernel has threads of its own
         most = self._limb_rows if is_narrow else self._exact_rows
@@ -319,17 +333,29 @@ class ExactMomentAccumulator(ExactSums):
     def _add_part(self, batch: Batch, n: int, n_threads: int | None = None) -> None:
         """Add n people, who fit a limb, or the partial sums: some of them on an error."""
         rows = self._narrow(batch, n)
-        if rows is None:
-            self._add_blocks(moment_blocks(batch, self.layout.n_groups, self.bits, n_threads), n, n_threads)
-        else:
-            matrix, first = rows.raw_columns() if isinstance(rows, Columns) else (rows, 0)
+        if rows is not None:
+            self._add_narrow(rows, batch)
+            return
+        self._add_blocks(moment_blocks(batch, self.layout.n_groups, self.bits, n_threads), n, n_threads)
+        self.n += n
+
+    def _add_narrow(self, rows: NDArray[Any] | Columns, batch: Batch) -> None:
+        """Add a batch of such rows, which fit a limb or, weighted, are carried by the kernel."""
+        matrix, first = rows.raw_columns() if isinstance(rows, Columns) else (rows, 0)
+        n, high = batch.rows.n, None
+        if batch.weights is None:
             self._make_room(n)
-            if not core.add_dense_moments(
-                matrix, first, n, batch.groups, self.layout.n_groups, batch.rows.bound, self.bits, self._total,
-                thread_count(),
-            ):  # fmt: skip
-                raise NotFiniteError
-            self._in_low += n
+        else:
+            self._carry()
+            n, high = batch.n - batch.others, self._high
+        if not core.add_dense_moments(
+            matrix, first, batch.rows.n, batch.groups, self.layout.n_groups, batch.rows.bound, self.bits, self._total,
+            thread_count(), batch.weights, high,
+        ):  # fmt: skip
+            raise NotFiniteError
+        self._in_low += n
+        if high is not None:
+            self._carry()
         self.n += n
 
     def _add_sparse(self, rows: SparseRows, batch: Batch) -> None:

@@ -22,6 +22,7 @@ from dpgep.data.rows import (
     NotFiniteError,
     Rows,
     Sums,
+    Weights,
     add_on_grid,
     block_height,
     group_counts,
@@ -59,17 +60,21 @@ class _TableSums(Sums):
         """Add the people of a batch."""
         rows, n = batch.rows, batch.rows.n
         if (whole := rows.in_one_piece(n, fixed_point=False)) is not None:
-            self._require(self._add_block(whole))
+            self._require(self._add_block(whole, batch.weights))
             return
         height = block_height(max(n, 1), self._entries_per_row(rows))
         for start in range(0, n, height):
-            self._require(self._add_some(rows, slice(start, start + height)))
+            people = slice(start, start + height)
+            self._require(self._add_some(rows, people, None if batch.weights is None else batch.weights[people]))
+
+    def weighs(self, rows: Rows) -> bool:
+        return True
 
     def _entries_per_row(self, rows: Rows) -> int:
         return rows.d
 
-    def _add_some(self, rows: Rows, people: slice) -> bool:
-        return self._add_block(joined_views(rows, people))
+    def _add_some(self, rows: Rows, people: slice, weights: Weights | None) -> bool:
+        return self._add_block(joined_views(rows, people), weights)
 
     @staticmethod
     def _require(finite: bool) -> None:
@@ -77,7 +82,7 @@ class _TableSums(Sums):
             raise NotFiniteError
 
     @abstractmethod
-    def _add_block(self, block: Any) -> bool:
+    def _add_block(self, block: Any, weights: Weights | None) -> bool:
         """Add the people of a matrix that the kernels read; False for values that are refused."""
 
 
@@ -91,9 +96,10 @@ class MagnitudeCounts(_TableSums):
         super().__init__((len(columns), 2, N_OCTAVES + 1), missing=missing)
         self._columns = columns
 
-    def _add_block(self, block: Any) -> bool:
+    def _add_block(self, block: Any, weights: Weights | None) -> bool:
+        octaves = FIRST_OCTAVE, N_OCTAVES
         return core.count_magnitudes(
-            block, self._columns, self._missing, FIRST_OCTAVE, N_OCTAVES, self.counts, thread_count()
+            block, self._columns, self._missing, *octaves, self.counts, thread_count(), weights
         )
 
 
@@ -107,9 +113,9 @@ class PlaceCounts(_TableSums):
         super().__init__((len(columns), n_bins), missing=missing)
         self._columns, self._interval = columns, interval
 
-    def _add_block(self, block: Any) -> bool:
+    def _add_block(self, block: Any, weights: Weights | None) -> bool:
         ends = self._interval.middle, self._interval.half
-        return core.count_places(block, self._columns, self._missing, *ends, self.counts, thread_count())
+        return core.count_places(block, self._columns, self._missing, *ends, self.counts, thread_count(), weights)
 
 
 class ColumnSums(_TableSums):
@@ -121,9 +127,9 @@ class ColumnSums(_TableSums):
         super().__init__((3, len(interval.middle)), missing=missing)
         self._interval = interval
 
-    def _add_block(self, block: Any) -> bool:
+    def _add_block(self, block: Any, weights: Weights | None) -> bool:
         ends = self._interval.middle, self._interval.half
-        return core.sum_places(block, self._missing, *ends, PLACE_BITS, self.counts, thread_count())
+        return core.sum_places(block, self._missing, *ends, PLACE_BITS, self.counts, thread_count(), weights)
 
 
 class NormCounts(_TableSums):
@@ -142,16 +148,17 @@ class NormCounts(_TableSums):
         entries: int = sum(getattr(view, "nnz", rows.n * view.shape[1]) for view in rows.views)
         return entries // max(rows.n, 1) + 1
 
-    def _add_some(self, rows: Rows, people: slice) -> bool:
+    def _add_some(self, rows: Rows, people: slice, weights: Weights | None) -> bool:
         if not rows.is_sparse:
-            return super()._add_some(rows, people)
+            return super()._add_some(rows, people, weights)
         with np.errstate(all="ignore"):  # whatever the caller has set: an error would tell of a value
             bins = np.clip(_quarters(*_sparse_squares(rows, people)) - self._first, 0, len(self.counts) - 1)
-        self.counts += np.bincount(bins, minlength=len(self.counts))
+        # sums of whole numbers below 2^53: no rounding
+        self.counts += np.bincount(bins, weights, len(self.counts)).astype(np.int64)
         return True
 
-    def _add_block(self, block: Any) -> bool:
-        return core.count_norms(block, _STEPS, _OF_ZEROS, self._first, self.counts, thread_count())
+    def _add_block(self, block: Any, weights: Weights | None) -> bool:
+        return core.count_norms(block, _STEPS, _OF_ZEROS, self._first, self.counts, thread_count(), weights)
 
 
 def _quarters(largest: Matrix, squares: Integers) -> Integers:

@@ -20,11 +20,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgep._dispatch import core
 from dpgep._threads import run, thread_count
 from dpgep.data.checksum import PassChecksum, PassComparison
 from dpgep.data.dataset import ONE_ROW, Dataset, People
 from dpgep.data.ids import Identities, Numbering, Numbers, digests
-from dpgep.data.rows import NO_GROUP, Batch, Rows, S, block_height, joined_views
+from dpgep.data.rows import Batch, Rows, S, Weights, add_weighted, block_height, joined_views
 from dpgep.data.weighting import UNIT_BITS, Weighting, shared_weights
 from dpgep.errors import DataChangedError
 from dpgep.sources import Selection
@@ -33,48 +34,40 @@ from dpgep.sources import Selection
 # has 18 bits or more beside it, and sums over 2^20 people fit 64 bits in every stage.
 WEIGHT_BITS = 12
 _WHOLE = 1 << WEIGHT_BITS
-# Rows of one weight that are copied at a time.
-_MOST_ROWS = 1 << 14
 
 # The rows of people, and the code of each one's group, `NO_GROUP` for none; None where there are no groups.
 Coded = tuple[Rows, NDArray[np.intp] | None]
-Weights = NDArray[np.int16] | NDArray[np.int64]
-# Rows of more weights than this are added up by the digits of their weights, of so many bits.
-_MOST_WEIGHTS, _DIGIT_BITS = 128, 6
 
 
 class PeopleDataset(Dataset):
-    """Rows in memory, of which a person has any number: all weights are in units of 2^-WEIGHT_BITS of a person.
-
-    A sum is made of those over rows of equal weight, each multiplied by it, in whole numbers: of few weights, since
-    weights above 2^(WEIGHT_BITS/2) are those of less than as many rows.
-    """
+    """Rows in memory, of which a person has any number: all weights are in units of 2^-WEIGHT_BITS of a person."""
 
     weight_bits = WEIGHT_BITS
     at_hand = True
 
     def __init__(self, coded: Coded, weighting: Weighting, fewest: int, identities: Identities | None = None) -> None:
-        self._coded, rows = coded, coded[0]
+        rows = coded[0]
         if identities is not None:
             identities.add_rows(digests(weighting.person, rows.n))
         persons, units = weighting.persons(rows.n), weighting.units(weighting.weights, rows.n)
         weights = partial(_weights, persons, units, weighting.most_alike, lambda: row_keys(*coded))
-        self._parts = list(rows_by_weight(weights(WEIGHT_BITS)))
-        self._finest = None if weighting.most_alike is None else partial(weights, UNIT_BITS)
-        self.people = People(enough_people(int(persons.max(initial=-1)) + 1, fewest), identities=identities)
+        self._batch = weighted(coded, weights(WEIGHT_BITS))
+        self._finest = None if weighting.most_alike is None else lambda: weighted(coded, weights(UNIT_BITS))
+        n_people = int(np.count_nonzero(np.bincount(persons)))
+        self.people = People(enough_people(n_people, fewest), identities=identities)
         self.bound, self.n_features = rows.bound, rows.d
 
     def in_finest_weights(self) -> PeopleDataset:
         if self._finest is None:
             return self
         finer = copy(self)
-        finer.weight_bits, finer._parts = UNIT_BITS, list(rows_by_weight(self._finest()))
+        finer.weight_bits, finer._batch = UNIT_BITS, self._finest()
         return finer
 
     def _summed(self, make: Callable[[], S], alone: bool) -> S:
         self.people.passes += 1
         total = make()
-        add_weighted(total, make, self._coded, self._parts)
+        add_weighted(total, make, self._batch)
         return total
 
     def in_memory(self, purpose: str) -> Batch:
@@ -112,7 +105,7 @@ class StreamedPeopleDataset(Dataset):
             of_batch = weights[start : start + coded[0].n]
             if len(of_batch) < coded[0].n:
                 raise DataChangedError("this pass read more rows than the one before: data must not change")
-            add_weighted(total, make, coded, rows_by_weight(of_batch))
+            add_weighted(total, make, weighted(coded, of_batch))
             start += coded[0].n
         return total
 
@@ -160,17 +153,10 @@ class StreamedPeopleDataset(Dataset):
         raise ValueError(ONE_ROW)
 
 
-def add_weighted(total: S, make: Callable[[], S], coded: Coded, parts: Any) -> None:
-    """Add the rows of each weight to ``total``, which ``make`` began, that many times."""
-    rows, groups = coded
-    for weight, which in parts:
-        part = make()
-        for start in range(0, len(which), _MOST_ROWS):
-            numbers = which[start : start + _MOST_ROWS]
-            taken = rows.taken(numbers)
-            part.add(Batch(taken) if groups is None else Batch.of_codes(taken, groups[numbers]))
-        if weight:
-            total.merge(part, weight)
+def weighted(coded: Coded, weights: Weights) -> Batch:
+    """Rows that count as often as their weights say."""
+    rows, codes = coded
+    return Batch(rows, weights=weights) if codes is None else Batch.of_codes(rows, codes, weights)
 
 
 def weight_bits_of(person: str | None) -> int:
@@ -198,61 +184,32 @@ def _weights(
 def row_weights(persons: Numbers, keys: Callable[[], NDArray[np.uint64]]) -> NDArray[np.int16]:
     """(n,), the weight of each row, those of a person adding up to 2^WEIGHT_BITS.
 
-    ``keys`` are asked for only where somebody's weight is not shared evenly; rows that are alike have the same.
+    ``keys`` are asked for only where somebody's weight is not shared evenly; rows that are alike have the same. Of
+    several with the same key the first weigh more: who else there is changes nothing.
     """
     n_rows = np.bincount(persons)
     least, rest = (part.astype(np.int16) for part in np.divmod(_WHOLE, np.maximum(n_rows, 1)))
     weights = least[persons]
-    uneven = np.flatnonzero(rest[persons])
-    if len(uneven):
-        whose = persons[uneven]
-        # whole keys, and alike ones in the order of the person's own rows: who else there is changes nothing
-        order = np.lexsort((keys()[uneven], whose))
-        whose = whose[order]
-        begins = np.flatnonzero(np.diff(whose, prepend=-1))
-        place = np.arange(len(whose)) - np.repeat(begins, np.diff(begins, append=len(whose)))
-        weights[uneven[order[place < rest[whose]]]] += 1
+    if rest.any():
+        core.add_rest(persons, keys(), rest, weights)
     return weights
-
-
-def rows_by_weight(weights: Weights) -> Iterator[tuple[int, NDArray[np.intp]]]:
-    """(weight, numbers of the rows that have it), the weights ascending.
-
-    Of many weights, (part of a weight, rows that have it): the parts of a row's weight add up to it.
-    """
-    digits = [(0, weights)]
-    if len(weights) and len(np.unique(weights)) > _MOST_WEIGHTS:
-        n_digits = -(-int(weights.max()).bit_length() // _DIGIT_BITS)
-        shifts = range(0, n_digits * _DIGIT_BITS, _DIGIT_BITS)
-        digits = [(shift, (weights >> shift & (1 << _DIGIT_BITS) - 1).astype(np.int16)) for shift in shifts]
-    for shift, values in digits:
-        order = np.argsort(values, kind="stable")  # by counting: of 16 bits
-        found, begins = np.unique(values[order], return_index=True)
-        for value, start, end in zip(found.tolist(), begins, [*begins[1:], len(order)], strict=False):
-            if value or not shift:  # all rows are looked at, also those of no weight
-                yield value << shift, order[start:end]
 
 
 def row_keys(rows: Rows, groups: NDArray[np.intp] | None) -> NDArray[np.uint64]:
     """A hash of each row's values and group, the same in whatever form they lie."""
     factors = _mixed(np.arange(1, rows.d + 2, dtype=np.uint64)) | np.uint64(1)  # sums of few of them are far apart
     keys = np.empty(rows.n, dtype=np.uint64)
+    if (whole := rows.in_one_piece(rows.n, fixed_point=False)) is not None:
+        assert isinstance(whole, np.ndarray)
+        core.hash_rows(whole, factors, groups, keys, thread_count())
+        return keys
 
     def fill(people: slice) -> None:
-        block = joined_views(rows, people)
-        block += 0.0  # no negative zeros
-        if np.isnan(block).any():
-            block[np.isnan(block)] = np.nan  # of one form
-        words = block.view(np.uint64)
-        words ^= words >> np.uint64(32)  # the last bits of short numbers are zeros
-        words ^= words >> np.uint64(20)
-        np.einsum("ij,j->i", words, factors[:-1], out=keys[people])  # modulo 2^64, as all that follows
+        core.hash_rows(joined_views(rows, people), factors, None if groups is None else groups[people], keys[people])
 
     height = block_height(max(rows.n, 1), rows.d)
     run([partial(fill, slice(start, start + height)) for start in range(0, rows.n, height)], thread_count())
-    if groups is not None:
-        keys += (groups - NO_GROUP).astype(np.uint64) * factors[-1]
-    return _mixed(keys)
+    return keys
 
 
 def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep.data.ids import Digests, digests, numbered_digests
-from dpgep.data.people import Coded, add_weighted, row_keys, row_weights, rows_by_weight
-from dpgep.data.rows import NO_GROUP, Rows, S, block_height, joined_views
+from dpgep.data.people import Coded, row_keys, row_weights, weighted
+from dpgep.data.rows import NO_GROUP, Rows, S, add_weighted, block_height, joined_views
 
 
 class Identified(NamedTuple):
@@ -74,8 +74,8 @@ class SumsOfPeople(Generic[S]):
         if people is not None:
             rows, groups, whose = people
             persons, self.whose = numbered_digests(whose)
-            parts = rows_by_weight(row_weights(persons, lambda: row_keys(rows, groups)))
-            add_weighted(self.sums, make, (rows, groups), parts)
+            weights = row_weights(persons, lambda: row_keys(rows, groups))
+            add_weighted(self.sums, make, weighted((rows, groups), weights))
 
     def merge(self, other: SumsOfPeople[S]) -> None:
         """Add the sums over other people."""

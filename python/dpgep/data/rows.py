@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain, pairwise
+from itertools import chain, groupby, pairwise
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
@@ -26,6 +26,9 @@ from dpgep.models.model import Matrix
 from dpgep.sources.batches import Columns, is_plain, row_dtype, side_by_side
 from dpgep.sources.encoding import NOT_LISTED
 from dpgep.sources.names import first_of
+
+# How often each row counts.
+Weights = NDArray[np.int16] | NDArray[np.int64]
 
 # The code of who is in no group.
 NO_GROUP = NOT_LISTED
@@ -42,6 +45,10 @@ _LEAST_TILE, _FIXED_TILE = 96, 256
 _CACHED_BYTES, _FEWEST_ROWS, _MOST_BYTES = 1 << 20, 512, 1 << 23
 # Rows from which on columns are worth looking each of them up.
 _FEWEST_OF_A_TABLE = 128
+# Rows of one weight that are copied at a time.
+_ROWS_OF_A_WEIGHT = 1 << 14
+# Rows of more weights than this are added up by the digits of their weights, of so many bits.
+_MOST_WEIGHTS, _DIGIT_BITS = 128, 6
 # Entries of sparse rows that are looked at together.
 _BLOCK_ENTRIES = 1 << 20
 
@@ -131,40 +138,70 @@ class Rows:
 class Batch:
     """Rows of some people, and the group of each (None: all in one).
 
-    ``others`` are people who belong to no group: they count as people, and contribute nothing to any sum.
+    ``others`` are people who belong to no group: they count as people, and contribute nothing to any sum. ``weights``
+    say how many times each row counts in every sum (None: once).
     """
 
     rows: Rows
     groups: NDArray[np.intp] | None = None
     others: int = 0
+    weights: Weights | None = None
 
     @classmethod
-    def of_codes(cls, rows: Rows, codes: NDArray[np.intp]) -> Batch:
+    def of_codes(cls, rows: Rows, codes: NDArray[np.intp], weights: Weights | None = None) -> Batch:
         """People with the code of each one's group, `NO_GROUP` for none."""
         listed = codes != NO_GROUP
         n_listed = int(np.count_nonzero(listed))
         if n_listed == rows.n:
-            return cls(rows, codes)
-        return cls(rows.chosen(listed), codes[listed], rows.n - n_listed)
+            return cls(rows, codes, weights=weights)
+        if weights is None:
+            return cls(rows.chosen(listed), codes[listed], rows.n - n_listed)
+        others = int(weights[~listed].sum(dtype=np.int64))
+        return cls(rows.chosen(listed), codes[listed], others, weights[listed])
 
     @property
     def n(self) -> int:
-        """Number of people, who may have no row here."""
-        return self.rows.n + self.others
+        """Number of people, who may have no row here: the sum of the weights."""
+        n_rows = self.rows.n if self.weights is None else int(self.weights.sum(dtype=np.int64))
+        return n_rows + self.others
 
     def part(self, people: slice) -> Batch:
         """Some of the rows."""
-        return Batch(self.rows.part(people), None if self.groups is None else self.groups[people])
+        groups = None if self.groups is None else self.groups[people]
+        return Batch(self.rows.part(people), groups, weights=None if self.weights is None else self.weights[people])
 
     def of_groups(self, n_groups: int) -> Iterator[Batch]:
         """The people of each group."""
         assert self.groups is not None
         for group in range(n_groups):
-            yield Batch(self.rows.taken(np.flatnonzero(self.groups == group)))
+            which = np.flatnonzero(self.groups == group)
+            yield Batch(self.rows.taken(which), weights=None if self.weights is None else self.weights[which])
 
     def restricted(self, features: NDArray[np.intp], bound: float) -> Batch:
         """The same people with some of the features, rows clipped to a bound of their own."""
-        return Batch(self.rows.restricted(features, bound), self.groups, self.others)
+        return Batch(self.rows.restricted(features, bound), self.groups, self.others, self.weights)
+
+    def by_weight(self) -> Iterator[tuple[int, Batch]]:
+        """(weight, a copy of some of the rows that have it), the weights ascending.
+
+        Of many weights, (part of a weight, rows that have it): the parts of a row's weight add up to it.
+        """
+        weights = self.weights
+        assert weights is not None
+        digits = [(0, weights)]
+        if len(weights) and len(np.unique(weights)) > _MOST_WEIGHTS:
+            shifts = range(0, int(weights.max()).bit_length(), _DIGIT_BITS)
+            digits = [(shift, (weights >> shift & (1 << _DIGIT_BITS) - 1).astype(np.int16)) for shift in shifts]
+        for shift, values in digits:
+            order = np.argsort(values, kind="stable")  # by counting: of 16 bits
+            found, begins = np.unique(values[order], return_index=True)
+            for value, which in zip(found.tolist(), np.split(order, begins[1:]), strict=False):
+                if not value and shift:  # all rows are looked at once, also those of no weight
+                    continue
+                for start in range(0, len(which), _ROWS_OF_A_WEIGHT):
+                    numbers = which[start : start + _ROWS_OF_A_WEIGHT]
+                    groups = None if self.groups is None else self.groups[numbers]
+                    yield value << shift, Batch(self.rows.taken(numbers), groups)
 
 
 class Sums(ABC):
@@ -176,6 +213,10 @@ class Sums(ABC):
     def add(self, batch: Batch) -> None:
         """Add the people of a batch. Raises ValueError if their rows hold a NaN or an infinity."""
 
+    def weighs(self, rows: Rows) -> bool:
+        """Whether `add` heeds weights of 16 bits of these rows; else they come by `add_weighted`."""
+        return False
+
     def merge(self: S, other: S, times: int = 1) -> None:
         """Add the sums over other people, as if each of them were there so many ``times``."""
         for name in self.parts:
@@ -185,6 +226,23 @@ class Sums(ABC):
 
 
 S = TypeVar("S", bound=Sums)
+
+
+def add_weighted(total: S, make: Callable[[], S], batch: Batch) -> None:
+    """Add a batch, each row as often as its weight says, to ``total``, which ``make`` began: weight by weight, where
+    sums do not heed them.
+    """
+    if batch.weights is None or (batch.weights.dtype == np.int16 and total.weighs(batch.rows)):
+        total.add(batch)
+        return
+    for weight, parts in groupby(batch.by_weight(), lambda each: each[0]):
+        sums = make()
+        for _, part in parts:
+            sums.add(part)
+        if weight:
+            total.merge(sums, weight)
+    if batch.others:
+        total.add(Batch(batch.rows.part(slice(0)), None if batch.groups is None else batch.groups[:0], batch.others))
 
 
 class Accumulate(Protocol):

@@ -1,0 +1,166 @@
+#include "dpgep/row_weights.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <stdexcept>
+#include <vector>
+
+#include "dpgep/parallel.hpp"
+#include "partial_sums.hpp"
+
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
+namespace dpgep {
+namespace {
+
+// Entries of a row in single precision that are looked at together.
+constexpr Index tile = 64;
+
+std::uint64_t mixed(std::uint64_t word) {
+  // the finalizer of SplitMix64: a bijection whose every bit depends on all
+  word = (word ^ word >> 30) * 0xBF58476D1CE4E5B9u;
+  word = (word ^ word >> 27) * 0x94D049BB133111EBu;
+  return word ^ word >> 31;
+}
+
+std::uint64_t word_of(double value) {
+  value = value == value ? value + 0.0 : std::numeric_limits<double>::quiet_NaN();
+  std::uint64_t word;
+  std::memcpy(&word, &value, sizeof word);
+  word ^= word >> 32;  // the last bits of short numbers are zeros
+  return word ^ word >> 20;
+}
+
+// sum_j word_j factor_j modulo 2^64.
+std::uint64_t sum_of_words(const double* row, const std::uint64_t* factors, Index n) {
+  std::uint64_t sum = 0;
+  Index j = 0;
+#if defined(__AVX2__)
+  // Four at once, of which the processor multiplies halves: products of the low ones, and of one
+  // low and one high, which count 2^32 times.
+  const __m256d nothing = _mm256_setzero_pd();
+  const __m256d no_number = _mm256_set1_pd(std::numeric_limits<double>::quiet_NaN());
+  __m256i low = _mm256_setzero_si256();
+  __m256i high = _mm256_setzero_si256();
+  for (; j + 4 <= n; j += 4) {
+    const __m256d read = _mm256_loadu_pd(row + j);
+    const __m256d value = _mm256_blendv_pd(_mm256_add_pd(read, nothing), no_number,
+                                           _mm256_cmp_pd(read, read, _CMP_UNORD_Q));
+    __m256i word = _mm256_castpd_si256(value);
+    word = _mm256_xor_si256(word, _mm256_srli_epi64(word, 32));
+    word = _mm256_xor_si256(word, _mm256_srli_epi64(word, 20));
+    const __m256i factor = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(factors + j));
+    low = _mm256_add_epi64(low, _mm256_mul_epu32(word, factor));
+    high = _mm256_add_epi64(high, _mm256_mul_epu32(_mm256_srli_epi64(word, 32), factor));
+    high = _mm256_add_epi64(high, _mm256_mul_epu32(word, _mm256_srli_epi64(factor, 32)));
+  }
+  low = _mm256_add_epi64(low, _mm256_slli_epi64(high, 32));
+  std::uint64_t sums[4];
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(sums), low);
+  for (const std::uint64_t each : sums) sum += each;
+#endif
+  for (; j < n; ++j) sum += word_of(row[j]) * factors[j];
+  return sum;
+}
+
+std::uint64_t sum_of_words(const float* row, const std::uint64_t* factors, Index n) {
+  std::uint64_t sum = 0;
+  for (Index first = 0; first < n; first += tile) {
+    const Index m = std::min(tile, n - first);
+    double values[tile];
+    for (Index j = 0; j < m; ++j) values[j] = static_cast<double>(row[first + j]);
+    sum += sum_of_words(values, factors + first, m);
+  }
+  return sum;
+}
+
+void require(bool holds, const char* what) {
+  if (!holds) throw std::invalid_argument(what);
+}
+
+}  // namespace
+
+void require_weights(const RowWeights& weights, Index n_rows) {
+  require(weights.size() == 0 || weights.size() == n_rows,
+          "weights must have an entry for each row, or be None");
+  require((weights.array() >= 0).all() && (weights.array() <= largest_weight).all(),
+          "weights must be between 0 and 8192");
+}
+
+template <class Scalar>
+void hash_rows(const ConstRows<Scalar>& rows, const ConstVectorView<std::uint64_t>& factors,
+               const ConstVectorView<std::int64_t>& groups, VectorView<std::uint64_t> keys,
+               int n_threads) {
+  require_threads(n_threads);
+  const Index n = rows.rows();
+  const Index d = rows.cols();
+  require(factors.size() == d + 1, "factors must be one more than columns");
+  require(keys.size() == n, "keys must have an entry for each row");
+  require(groups.size() == 0 || groups.size() == n,
+          "groups must have an entry for each row, or be None");
+  constexpr Index height = 1024;
+  const Index n_tasks = (n + height - 1) / height;
+  parallel_for(n_tasks, threads_for(static_cast<double>(rows.size()), n_threads), [&](Index task) {
+    for (Index i = task * height; i < std::min(n, (task + 1) * height); ++i) {
+      const Scalar* const row = rows.data() + i * rows.outerStride();
+      std::uint64_t sum = sum_of_words(row, factors.data(), d);
+      if (groups.size() > 0) sum += static_cast<std::uint64_t>(groups[i] + 1) * factors[d];
+      keys[i] = mixed(sum);
+    }
+  });
+}
+
+void add_rest(const ConstVectorView<std::int64_t>& persons,
+              const ConstVectorView<std::uint64_t>& keys, const ConstVectorView<std::int16_t>& rest,
+              VectorView<std::int16_t> weights) {
+  const Index n = persons.size();
+  require(keys.size() == n && weights.size() == n,
+          "keys and weights must have an entry for each row");
+  require((persons.array() >= 0).all() && (persons.array() < rest.size()).all(),
+          "rest must have an entry for each person");
+  // the rows of each person who has a rest, one after the other
+  std::vector<Index> ends(static_cast<std::size_t>(rest.size()) + 1, 0);
+  for (const std::int64_t p : persons) ends[static_cast<std::size_t>(p) + 1] += rest[p] > 0 ? 1 : 0;
+  for (std::size_t p = 0; p + 1 < ends.size(); ++p) {
+    require(rest[static_cast<Index>(p)] <= ends[p + 1], "a rest has more rows than a person");
+    ends[p + 1] += ends[p];
+  }
+  // A word has the first bits of a row's key, and the row's number in the other ones.
+  int number_bits = 1;
+  while (n >> number_bits > 0) ++number_bits;
+  const std::uint64_t numbers = (std::uint64_t{1} << number_bits) - 1;
+  std::vector<std::uint64_t> rows(static_cast<std::size_t>(ends.back()));
+  for (Index i = 0; i < n; ++i) {
+    if (rest[persons[i]] == 0) continue;
+    Index& end = ends[static_cast<std::size_t>(persons[i])];
+    rows[static_cast<std::size_t>(end++)] = (keys[i] & ~numbers) | static_cast<std::uint64_t>(i);
+  }
+  const auto number = [&](std::uint64_t row) { return static_cast<Index>(row & numbers); };
+  const auto is_before = [&](std::uint64_t a, std::uint64_t b) {
+    if ((a ^ b) > numbers) return a < b;
+    const std::uint64_t key_a = keys[number(a)];
+    const std::uint64_t key_b = keys[number(b)];
+    return key_a != key_b ? key_a < key_b : a < b;
+  };
+  auto first = rows.begin();
+  for (Index p = 0; p < rest.size(); ++p) {
+    const auto last = rows.begin() + ends[static_cast<std::size_t>(p)];
+    if (rest[p] == 1) {
+      weights[number(*std::min_element(first, last, is_before))] += 1;
+    } else if (rest[p] > 1) {
+      std::nth_element(first, first + rest[p] - 1, last, is_before);
+      std::for_each(first, first + rest[p], [&](std::uint64_t row) { weights[number(row)] += 1; });
+    }
+    first = last;
+  }
+}
+
+template void hash_rows(const ConstRows<float>&, const ConstVectorView<std::uint64_t>&,
+                        const ConstVectorView<std::int64_t>&, VectorView<std::uint64_t>, int);
+template void hash_rows(const ConstRows<double>&, const ConstVectorView<std::uint64_t>&,
+                        const ConstVectorView<std::int64_t>&, VectorView<std::uint64_t>, int);
+
+}  // namespace dpgep
