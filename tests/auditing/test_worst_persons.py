@@ -14,7 +14,7 @@ from conftest import noise_from
 from dpgep.data import people
 
 SHORT = {"restarts": 4, "steps": 1, "seed": 0}
-CASES = [(name, "known", "replace-one") for name in ("pca", "pca, standardized", "cca", "fda")]
+CASES = [(name, "known", "replace-one") for name in ("pca", "pca, standardized", "cca", "fda", "contrastive-pca")]
 CASES += [("sir", "known", "add-remove"), ("pca", "pairwise", "replace-one")]
 CASES += [("pca by products", "known", "replace-one"), ("fda by a flow", "known", "add-remove")]
 CASES += [("pca of a screen", "known", "replace-one")]

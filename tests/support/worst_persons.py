@@ -87,6 +87,11 @@ MECHANISMS: dict[str, Mechanism] = {
     "fda": Mechanism(
         lambda rows, groups, **terms: dpgep.fda(rows, groups, classes=[0, 1, 2], **terms), grouped=True, options=ONE
     ),
+    "contrastive-pca": Mechanism(
+        lambda rows, groups, **terms: dpgep.contrastive_pca(rows, groups, target=0, background=1, **terms),
+        grouped=True,
+        options=ONE,
+    ),
     "sir": Mechanism(
         lambda rows, groups, **terms: dpgep.sir(
             rows, np.where(groups == NOBODY, np.nan, groups), edges=[-1, 0.5, 1.5, 9], **terms
