@@ -124,11 +124,6 @@ MECHANISMS: dict[str, Mechanism] = {
         grouped=True,
         options=ONE,
     ),
-    "contrastive-pca": Mechanism(
-        lambda rows, groups, **terms: dpgep.contrastive_pca(rows, groups, target=0, background=1, **terms),
-        grouped=True,
-        options=ONE,
-    ),
     "fda by a truncated flow": Mechanism(
         lambda rows, groups, **terms: dpgep.fda(rows, groups, classes=[0, 1, 2], **terms),
         grouped=True,
