@@ -25,4 +25,5 @@ PYBIND11_MODULE(DPGEP_MODULE, module) {
   register_rayleigh_flow(module);
   register_row_weights(module);
   register_stochastic(module);
+  register_texts(module);
 }

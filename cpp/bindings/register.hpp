@@ -21,5 +21,6 @@ void register_rayleigh_flow(pybind11::module_& module);
 void register_row_weights(pybind11::module_& module);
 void register_stochastic(pybind11::module_& module);
 void register_table_counts(pybind11::module_& module);
+void register_texts(pybind11::module_& module);
 void register_transcript(pybind11::module_& module);
 void register_truncate(pybind11::module_& module);

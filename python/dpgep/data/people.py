@@ -77,7 +77,8 @@ class PeopleDataset(Dataset):
 class StreamedPeopleDataset(Dataset):
     """The same of rows that a source reads batch by batch: a pass before all others counts the rows of each person.
 
-    What is kept of it are two bytes a row, the weights; while it lasts, some 80 bytes a row, and the ids of all people.
+    What is kept of it are two bytes a row, the weights; while it lasts, some 65 bytes a row, the ids of
+    all people included, where they have five rows.
     The weights are those of rows in their order, so every pass is compared with the first.
     """
 
@@ -126,10 +127,11 @@ class StreamedPeopleDataset(Dataset):
                 persons.append(np.arange(n, n + n_rows) if ids is None else numbering.numbers(ids, n_rows))
                 if self.people.identities is not None:
                     self.people.identities.add_rows(digests(ids, n_rows))
-                units.append(weighting.units(weights, n_rows))
+                if weighting.most_alike is not None:
+                    units.append(weighting.units(weights, n_rows))
                 keys.append(row_keys(*coded))
                 n += n_rows
-            parts = np.concatenate(persons), np.concatenate(units), weighting.most_alike, lambda: np.concatenate(keys)
+            parts = _joined(persons), _joined(units), weighting.most_alike, lambda: _joined(keys)
             self._weights = _weights(*parts, self.weight_bits)
             self.people.n = enough_people(n if weighting.person is None else numbering.n, self._fewest)
         return self._weights
@@ -151,6 +153,13 @@ class StreamedPeopleDataset(Dataset):
 
     def in_memory(self, purpose: str) -> Batch:
         raise ValueError(ONE_ROW)
+
+
+def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
+    """All parts in one array, the memory of which is given back."""
+    joined = np.concatenate(parts)
+    parts.clear()
+    return joined
 
 
 def weighted(coded: Coded, weights: Weights) -> Batch:
