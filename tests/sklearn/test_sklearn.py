@@ -447,7 +447,7 @@ def test_without_scikit_learn_the_import_says_what_to_install() -> None:
 
 @pytest.mark.parametrize(
     ("estimator", "option"),
-    [(PrivatePCA(epsilon=1.0, delta=1e-6), r'preprocessing=dpgep\.AutoPreprocessing\(missing="center"\)$'),
+    [(PrivatePCA(epsilon=1.0, delta=1e-6), r'preprocessing=dpgep\.Auto.*\(missing="center"\), .*"pairwise"$'),
      (PrivateScaler(epsilon=1.0, delta=1e-6), r'column, missing="center"$')],
 )  # fmt: skip
 def test_a_fit_says_what_admits_missing_values(estimator: Any, option: str) -> None:

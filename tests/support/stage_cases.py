@@ -62,11 +62,12 @@ class Stage:
 
 EVERY = np.arange(D)
 UNIT = Interval(np.zeros(D), ONES)
+NORMS = np.append(np.arange(-40, 5), [9, 17])
 # an octave of each column; a part of each interval; another norm; u = 1 or -1; opposite ends of the ball, far outside
 STAGES = {
     "histograms of magnitudes": Stage(lambda stages, mu: stages.magnitudes(EVERY, mu), ONES, -5 * ONES),
     "histograms within intervals": Stage(lambda stages, mu: stages.places(EVERY, UNIT, 32, mu), ONES, -ONES),
-    "histogram of norms": Stage(lambda stages, mu: stages.norms(dpgep.Preprocessing(1.0), -40, 80, mu), E1, 4 * E1),
+    "histogram of norms": Stage(lambda stages, mu: stages.norms(dpgep.Preprocessing(1.0), NORMS, mu), E1, 4 * E1),
     "sums of columns and squares": Stage(lambda stages, mu: stages.column_sums(UNIT, mu), ONES, -ONES),
     "sum of mapped rows": Stage(
         lambda stages, mu: stages.row_sum(dpgep.Preprocessing(2.0, ONES, ONES / 8), mu), 1e6 * E1, -1e6 * E1

@@ -55,8 +55,8 @@ _BLOCK_ENTRIES = 1 << 20
 
 # What to do about a NaN in a run, and in sums that are made before it.
 OF_A_RUN = (
-    "impute or drop them first, or let NaN count as the location of its column, preprocessing=dpgep.AutoPreprocessing("
-    'missing="center"); nothing was released and no budget was spent'
+    'impute or drop them first, or give preprocessing=dpgep.AutoPreprocessing(missing="center"), or "pairwise" where '
+    "there are no groups; nothing was released or spent"
 )
 OF_SUMS = (
     "impute or drop them first, or map rows by the preprocessing of an earlier solution that took missing values; the "

@@ -1,16 +1,11 @@
 """How far clipping may have turned the components: the part of stated errors that is not noise. It costs nothing.
 
-A row beyond the bound is shortened to it, and what is lost of the second moment is a positive semidefinite matrix M.
-Its diagonal is about known: the variances of the columns were bought with their scales, and the diagonal of the
-released matrix shows what is left of them; a histogram shows by how much rows were shortened. The signs of its other
-entries are not known, so M is drawn with all of them,
-
-    M = (1 - r) diag(m) + r (s o sqrt(m)) (s o sqrt(m))^T,   s in {-1, 1}^d,
-
-in the mean the diagonal matrix of independent tails, and with a share r of tails that depend on each other as far as
-Cauchy and Schwarz allow. Sums of groups have lost as well, t_c o sqrt(m) for a person of group c with t_c ~ N(0, g^2).
-The bias is the mean turn of the components when M is put back. Nothing else is known of long rows but by looking at
-them: r and g were chosen on public tables (docs/mathematics.md, section 5).
+What is lost of the second moment is a matrix M of which about the diagonal m is known (`dpgep.models.clipping`), and
+little else: it is drawn with all signs, in the mean that of independent tails, and with a share of tails that depend on
+each other. The histogram of norms shows besides what cutting entries off took from all columns together: each draw
+gives it to one of them. Means of groups have moved as well. The mean of all rows shows that tails have sides: as far as
+it lies from the location, each group's mean may have moved, and by the share of it that its column has lost. The bias
+is the mean turn of the components when all this is put back. Nothing else is known of long rows but by looking at them.
 """
 
 from __future__ import annotations
@@ -23,6 +18,7 @@ import scipy.linalg
 
 from dpgep.methods.base import MethodResult
 from dpgep.methods.eigen import solve_pair
+from dpgep.models.clipping import of_tails
 from dpgep.models.model import Matrix, MatrixPencil, NoisyPencil
 from dpgep.models.moments import ReleasedMoments, in_one_group
 from dpgep.models.pairwise import paired
@@ -30,8 +26,8 @@ from dpgep.models.pencil import MomentsPencil
 from dpgep.models.preprocessing import Preprocessing
 from dpgep.models.redundant import Redundancy, reduced
 
-# The share r of tails that depend on each other, and the deviation g of what the mean of a group has lost.
-_DEPENDENT, _OF_GROUPS = 0.16, 0.15
+# The share of tails that depend on each other: chosen on public tables (docs/mathematics.md, section 5).
+_DEPENDENT = 0.16
 # Draws, the same in every run.
 _SEED, _DRAWS = 0x62696173, 16
 
@@ -61,11 +57,7 @@ def lost_variances(clipped: ReleasedMoments, preprocessing: Preprocessing) -> Ma
 
     Of a column whose scale is unsure, as much as of all: its variance is not known.
     """
-    second = in_one_group(clipped).second
-    if preprocessing.linear is not None:
-        half = scipy.linalg.solve(preprocessing.linear.T, second)
-        second = scipy.linalg.solve(preprocessing.linear.T, half.T)
-    left, kept = np.maximum(np.diagonal(second), 0.0), preprocessing.energy_kept
+    left, kept = _left(clipped, preprocessing), preprocessing.energy_kept
     if preprocessing.variance is not None:
         before = preprocessing.variance
     elif preprocessing.variance_error is not None:
@@ -77,6 +69,17 @@ def lost_variances(clipped: ReleasedMoments, preprocessing: Preprocessing) -> Ma
     lost, total = np.maximum(before - left, 0.0), max(float(before[sure].sum()), 1e-300)
     lost[~sure] = left[~sure] * (1 / kept - 1)
     return np.asarray(lost + before * max(1 - kept - float(lost[sure].sum()) / total, 0.0))
+
+
+def _left(clipped: ReleasedMoments, preprocessing: Preprocessing) -> Matrix:
+    """(d,), mean squares of the columns, in units of the squares of their scales."""
+    half = _unmixed(in_one_group(clipped).second, preprocessing)
+    return np.maximum(np.diagonal(_unmixed(half.T, preprocessing)), 0.0)
+
+
+def _unmixed(rows: Matrix, preprocessing: Preprocessing) -> Matrix:
+    """Sums of scaled rows (d, m) from sums of mapped rows."""
+    return rows if preprocessing.linear is None else np.asarray(scipy.linalg.solve(preprocessing.linear.T, rows))
 
 
 def turn_by_clipping(
@@ -106,9 +109,11 @@ def turn_by_clipping(
     pair = _pair(noisy, noisy.released)
     norm = np.eye(len(pair.a)) if pair.b is None else pair.b + ridge * np.eye(len(pair.b))
     dual = norm @ _leading(pair, ridge, len(pair.a))  # coordinates of a vector in the basis of the solutions
+    columns = generator.permutation(len(lost))
     errors, spans = np.zeros((_DRAWS, k)), np.zeros(_DRAWS)
     for draw in range(_DRAWS):
-        before = _put_back(clipped, preprocessing, lost, generator)
+        cut = preprocessing.energy_cut * (columns == draw % len(lost))
+        before = _put_back(clipped, preprocessing, lost + cut, generator)
         before = replace(before, second=basis.T @ before.second @ basis, sums=basis.T @ before.sums, pairs=None)
         turned = dual.T @ _leading(_pair(noisy, before), ridge, k)
         sines = 1 - np.diagonal(turned) ** 2 / np.maximum(np.square(turned).sum(axis=0)[: len(turned)], 1e-300)
@@ -132,17 +137,16 @@ def _put_back(
     clipped: ReleasedMoments, preprocessing: Preprocessing, lost: Matrix, generator: np.random.Generator
 ) -> ReleasedMoments:
     """Moments of rows that may have been before the clipping."""
-    root = np.sqrt(lost)
-    signed = root * generator.choice([-1.0, 1.0], len(root))
-    tails = (1 - _DEPENDENT) * np.diag(lost) + _DEPENDENT * np.outer(signed, signed)
-    moved = _OF_GROUPS * root[:, None] * generator.standard_normal((len(root), clipped.sums.shape[1]))
-    if clipped.sums.shape[1] < 2:  # the mean of all is no group's
-        moved = np.zeros_like(clipped.sums)
+    tails = of_tails(lost, generator.choice([-1.0, 1.0], len(lost)), _DEPENDENT)
+    counts, moved = np.maximum(clipped.counts, 1 / clipped.n), np.zeros_like(clipped.sums)
+    if clipped.sums.shape[1] > 1:  # the mean of all is no group's
+        means, mean = _unmixed(clipped.sums / counts, preprocessing), _unmixed(clipped.sums, preprocessing).sum(axis=1)
+        share = lost / np.maximum(lost + _left(clipped, preprocessing), 1e-300)
+        moved = np.hypot(mean[:, None], share[:, None] * means) * generator.standard_normal(means.shape)
     if preprocessing.linear is not None:
         tails = preprocessing.linear.T @ tails @ preprocessing.linear
         moved = preprocessing.linear.T @ moved
     sums = clipped.sums + moved * clipped.counts
-    counts = np.maximum(clipped.counts, 1 / clipped.n)
     if clipped.by_group:  # each has lost as much
         tails = counts[:, None, None] * tails
         between = _of_means(sums, counts) - _of_means(clipped.sums, counts)

@@ -68,6 +68,9 @@ _NORMS_TAIL = 2.5
 _LEADING = 2
 # Norms of rows that have a location and scale, in units of sqrt(d): there are hardly smaller ones.
 _LEAST_NORM = 0.02
+# Where bins of far rows begin, in octaves; and norms there, in units of that: 1.23 in an octave, 1.29 in all from one
+# on, as of Student's law with five degrees of freedom.
+_FAR_OCTAVES, _OF_FAR_NORMS = (0, 1, 2, 4), 1.25
 
 
 @dataclass(frozen=True)
@@ -334,28 +337,48 @@ class _Estimator:
         quantile = self._auto.quantile
         if quantile is None:
             bound = norms.best_bound(self._n_rows or norms.n, self._d, self._stages.mu_left)
+        elif quantile == 1 and norms.energy_cut:
+            bound = mapped.largest * math.sqrt(self._d)
         else:
             bound = norms.quantile(quantile)
         kept = norms.kept(bound)
         if mapped.scale is None and not 1 / _FAR <= bound <= _FAR:  # a power of two changes no digit
             unit = math.ldexp(1.0, math.frexp(bound)[1])
             return replace(mapped, bound=bound / unit, scale=np.full(self._d, unit), energy_kept=kept)
-        return replace(mapped, bound=bound, energy_kept=kept)
+        energy_cut = norms.energy_cut if mapped.linear is None else mapped.energy_cut
+        return replace(mapped, bound=bound, energy_kept=kept, energy_cut=energy_cut)
 
     def _norms(self, mapped: Preprocessing) -> Norms:
-        """Norms of mapped rows: any, or those that their entries allow where these are cut off."""
+        """Norms of mapped rows: any, or those that their entries allow where these are cut off.
+
+        Rows that are not mixed are counted as they were before that, the far ones in a few wide bins.
+        """
         first, last = NORM_STEPS * FIRST_OCTAVE, NORM_STEPS * (FIRST_OCTAVE + N_OCTAVES)
-        if mapped.scale is not None and mapped.largest < self._as_is.largest:
-            ends = _LEAST_NORM * math.sqrt(self._d), mapped.largest * math.sqrt(self._d)
-            first, last = (math.floor(NORM_STEPS * math.log2(end)) for end in ends)
-        histogram = self._stages.norms(mapped, first, last - first + 1, self._part(self._shares.bound))
+        is_cut = mapped.scale is not None and mapped.largest < self._as_is.largest
+        shows_cut = is_cut and mapped.linear is None
+        longest = math.sqrt(mapped.largest**2 + self._d - 1)  # of a row of which one entry is cut, typically
+        if is_cut:
+            end = longest if shows_cut else mapped.largest * math.sqrt(self._d)
+            first, last = (math.floor(NORM_STEPS * math.log2(e)) for e in (_LEAST_NORM * math.sqrt(self._d), end))
+        far = 1 + last + NORM_STEPS * np.array(_FAR_OCTAVES if shows_cut else [], dtype=np.intp)
+        counted = replace(mapped, largest=self._as_is.largest) if shows_cut else mapped
+        starts = np.append(np.arange(first, last + 1), far)
+        histogram = self._stages.norms(counted, starts, self._part(self._shares.bound))
         counts = histogram.values
         counts[0] = 0.0  # rows of zeros have no say
         run = people_run(counts, histogram.deviation, tail=0.0, noise_tail=_NORMS_TAIL)
         if not run.is_seen:
             return Norms(np.array([math.sqrt(self._d)]), np.ones(1))
         bins = np.arange(run.first, run.last + 1)
-        return Norms(np.exp2((first + bins + 0.5) / NORM_STEPS), np.maximum(counts[bins], 0.0))
+        near, people = bins <= last - first, np.maximum(counts[bins], 0.0)
+        begin = np.exp2(starts[bins] / NORM_STEPS)
+        norms = begin * np.where(near, 2 ** (0.5 / NORM_STEPS), _OF_FAR_NORMS)
+        beyond = np.where(near, 0.0, norms**2 - longest**2)
+        return Norms(
+            np.minimum(norms, math.sqrt(2) * longest) if shows_cut else norms,
+            people,
+            float(beyond @ people / people.sum()),
+        )
 
 
 def _shares(n: float | None, d: int, mu: float, auto: AutoPreprocessing) -> Shares:
@@ -370,10 +393,14 @@ def _shares(n: float | None, d: int, mu: float, auto: AutoPreprocessing) -> Shar
 
 @dataclass(frozen=True, eq=False)
 class Norms:
-    """Norms of rows as a histogram showed them: ``people`` about each of ``norms``, ascending."""
+    """Norms of rows as a histogram showed them: ``people`` about each of ``norms``, ascending.
+
+    ``energy_cut``: by how much their mean square was larger before entries were cut off.
+    """
 
     norms: Matrix
     people: Matrix
+    energy_cut: float = 0.0
 
     @property
     def n(self) -> float:

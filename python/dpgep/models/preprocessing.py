@@ -26,7 +26,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from dpgep._checks import Positive, Share, check_fields, quoted, require_share, whole_number
+from dpgep._checks import NonNegative, Positive, Share, check_fields, quoted, require_share, whole_number
 from dpgep._show import Shown
 from dpgep.models.clipping import Clipping
 from dpgep.models.model import Matrix, Model
@@ -99,7 +99,7 @@ def takes_missing(preprocessing: Preprocessing | None) -> bool:
 
 
 def is_pairwise(preprocessing: object) -> bool:
-    """Whether covariances are to be taken over the people who have both columns."""
+    """Whether covariances are to be those of the people who have both columns."""
     if isinstance(preprocessing, AutoPreprocessing):
         return preprocessing.missing == "pairwise"
     return isinstance(preprocessing, Preprocessing) and preprocessing.pairwise
@@ -144,6 +144,8 @@ class Preprocessing(Shown):
     unsure : columns whose scale the budget did not show: it may be wrong by any factor.
     variance : (d,), variances of the columns in units of the squares of ``scale``, as they were bought, where ``scale``
         weighs noise and is no deviation; else None.
+    energy_cut : mean square that rows lost where entries were cut off, in units of the scales: as a released histogram
+        of norms shows it, so that it may be more or less. From which columns is not known: some have their part of it.
     """
 
     bound: Positive
@@ -157,6 +159,7 @@ class Preprocessing(Shown):
     unsure: tuple[int, ...] = ()
     pairwise: bool = False
     variance: Matrix | None = None
+    energy_cut: NonNegative = 0.0
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -248,6 +251,7 @@ class Preprocessing(Shown):
             variance_error=None if self.variance_error is None else self.variance_error[features],
             variance=None if self.variance is None else self.variance[features],
             unsure=tuple(np.flatnonzero(np.isin(features, self.unsure)).tolist()),
+            energy_cut=0.0 if self.scale is None else self.energy_cut * len(features) / len(self.scale),
         )
 
     def parts(self) -> dict[str, Matrix | None]:
@@ -256,7 +260,7 @@ class Preprocessing(Shown):
         return {name: getattr(self, name) for name in names}
 
     def _numbers(self) -> tuple[Any, ...]:
-        return self.bound, self.largest, self.missing, self.energy_kept, self.unsure, self.pairwise
+        return self.bound, self.largest, self.missing, self.energy_kept, self.unsure, self.pairwise, self.energy_cut
 
     def require_fits(self, model: Model) -> None:
         """Raise ValueError for a model of other columns, or one whose answer this would change."""

@@ -102,10 +102,14 @@ class Stages:
         counts = self._sums(partial(PlaceCounts, columns, interval, n_bins, missing=self._missing), mu).counts
         return self._histogram(counts, len(columns), mu, "histograms of columns within intervals")
 
-    def norms(self, preprocessing: Preprocessing, first: int, n_bins: int, mu: float) -> NoisyCounts:
-        """(n_bins,), histogram of the norms of mapped rows, over quarters of octaves."""
-        counts = self._sums(partial(NormCounts, first, n_bins), mu, preprocessing).counts
-        return self._histogram(counts, 1, mu, "histogram of row norms")
+    def norms(self, preprocessing: Preprocessing, starts: NDArray[np.intp], mu: float) -> NoisyCounts:
+        """(n_bins,), histogram of the norms of mapped rows, over bins that start at these quarters of octaves.
+
+        Smaller norms are in the first bin, larger ones in the last.
+        """
+        first, last = int(starts[0]), int(starts[-1])
+        counts = self._sums(partial(NormCounts, first, last - first + 1), mu, preprocessing).counts
+        return self._histogram(np.add.reduceat(counts, starts - first), 1, mu, "histogram of row norms")
 
     def column_sums(self, interval: Interval, mu: float) -> NoisyCounts:
         """(3, d), sums of the columns' places u in their intervals, -1 to 1, and of u^2; how many people have one."""

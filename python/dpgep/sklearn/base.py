@@ -129,7 +129,9 @@ class PrivateEstimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     random_state: Any = None
 
     #: what admits missing values
-    _centering: ClassVar[str] = 'preprocessing=dpgep.AutoPreprocessing(missing="center")'
+    _centering: ClassVar[str] = (
+        'preprocessing=dpgep.AutoPreprocessing(missing="center"), or, without groups, leave out pairs, "pairwise"'
+    )
 
     def _terms(self) -> dict[str, Any]:
         """Arguments of `dpgep.solve` and `dpgep.release` for the price and the noise of this fit."""
@@ -236,7 +238,7 @@ class Projection(ClassNamePrefixFeaturesOutMixin, PrivateEstimator):  # type: ig
 
         That is the second view (n, d_y) or (n,) of CCA and PLS, and the response (n,) of SIR; PCA ignores it. Where
         people have several rows, ``person`` holds the id of each row's (n,); ``rows``, ``weights`` (n,) and
-        ``largest_weight`` are as in `dpgep.pca`.
+        ``largest_weight`` are those of `dpgep.pca` as well.
         """
         beside = beside_rows(person=person, rows=rows, weights=weights, largest_weight=largest_weight)
         problem = self._problem(*self._data(X, y), **beside)
