@@ -271,16 +271,16 @@ def _moments(document: Document) -> Moments:
     _require_model(stored.model)
     if stored.bits not in BITS:
         raise ValueError(f"bits must be from {BITS[0]} to {BITS[-1]}, got {stored.bits}")
-    weight = 1 << weight_bits_of(stored.person)
-    if not 0 <= stored.n <= _MOST_PEOPLE // weight:
-        raise ValueError(f"n must be a number of people, from 0 to {_MOST_PEOPLE // weight}, got {stored.n}")
+    weight_bits = weight_bits_of(stored.person)
+    if not 0 <= stored.n << weight_bits <= _MOST_PEOPLE:
+        raise ValueError(f"n must be a number of people, from 0 to 2^{62 - weight_bits}, got {stored.n}")
     layout = layout_of(stored.model, PublicFacts(stored.adjacency, None, stored.public_n), stored.preprocessing)
     size = layout.n_matrices * layout.dimension * (layout.dimension + 1) // 2
     _require_shape("low", stored.low, (size,))
     _require_shape("high", stored.high, (size,))
     low, high = (None if limb is None else upper_triangle_of(limb, *layout.shape) for limb in (stored.low, stored.high))
     assert low is not None
-    sums = kind_of_sums(layout).of_limbs(layout, stored.bits, stored.n * weight, low, high)
+    sums = kind_of_sums(layout).of_limbs(layout, stored.bits, stored.n << weight_bits, low, high)
     sums.require_possible()
     names = ("model", "bound", "preprocessing", "adjacency", "public_n", "bits", "person")
     facts = {name: getattr(stored, name) for name in names}

@@ -175,3 +175,10 @@ def test_ids_of_two_types_are_refused(some: Callable[[Any], Any], others: Callab
 def test_ids_that_lose_digits_are_refused(kind: str, digits: int) -> None:
     with pytest.raises(ValueError, match="too long for floating point"):
         people_of((NUMBERS % 100 + 2**digits).astype(kind))
+
+
+def test_ids_in_an_index_are_asked_for_as_a_column() -> None:
+    indexed = FRAME.set_index("patient_id")
+    with pytest.raises(ValueError, match=r"'patient_id' is in the index, and no column: pass X.reset_index"):
+        dpgep.pca(indexed, person="patient_id")
+    assert people_of("patient_id", indexed.reset_index("patient_id")) == N // 3

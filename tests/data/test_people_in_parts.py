@@ -378,6 +378,14 @@ def of_dask(table: pd.DataFrame, given: dict[str, Any]) -> Any:
     return dpgep.fda(frame[[*NAMES, "key"]], frame["label"], classes=FDA.classes, person="key", **given)
 
 
+def of_spark(table: pd.DataFrame, given: dict[str, Any]) -> Any:
+    rows = pa.Table.from_pandas(table, preserve_index=False)
+    with in_place_of_pyspark():
+        source = dpgep.scan(DataFrame([rows.slice(0, 40), rows.slice(40)]))
+        problem = dpgep.fda(source[NAMES], source["label"], classes=FDA.classes, person="key", **given)
+        return dpgep.release(problem, **BUDGET)
+
+
 def of_moments(table: pd.DataFrame, given: dict[str, Any]) -> Any:
     one, two = (dpgep.Moments(FDA, person="key", **given) for _ in range(2))
     one.update(*(table[table["key"] % 2 == 0][part] for part in ([*NAMES, "key"], "label")))
@@ -402,7 +410,7 @@ def of_sites(table: pd.DataFrame, given: dict[str, Any], **budget: Any) -> Any:
 
 @pytest.mark.entropy
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
-@pytest.mark.parametrize("way", [of_dask, of_moments, of_sites])
+@pytest.mark.parametrize("way", [of_dask, of_spark, of_moments, of_sites])
 def test_a_person_in_parts_costs_what_the_ledger_says(way: Any, adjacency: str) -> None:
     """Rows all alike, in one class or another: the price is attained, and a person of many rows pays no more."""
     crowd = visits(20)
@@ -419,6 +427,24 @@ def test_a_person_in_parts_costs_what_the_ledger_says(way: Any, adjacency: str) 
     assert not result.flagged, result
     assert result.error is None
     assert result.ratio >= 0.98
+
+
+@pytest.mark.entropy
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+@pytest.mark.parametrize("way", [of_dask, of_spark])
+def test_stages_of_people_in_parts_cost_what_the_ledger_says(way: Any, adjacency: str) -> None:
+    """Rows far apart, in several classes, against others."""
+    crowd, rng = visits(20), np.random.default_rng(1)
+
+    def with_person(m: int, scale: float) -> pd.DataFrame:
+        rows = pd.DataFrame(scale * rng.standard_normal((m, 4)), columns=NAMES)
+        labels = np.array(["no", "yes", "perhaps"])[rng.integers(0, 3, m)]
+        return pd.concat([crowd, rows.assign(key=9999, label=labels)]) if m else crowd
+
+    pair = with_person(0 if adjacency == "add-remove" else 300, 0.1), with_person(50, 1e3)
+    result = dpgep.auditing.replay(lambda table: way(table, {"bound": "auto", "adjacency": adjacency}), pair, **BUDGET)
+    assert not result.flagged, result
+    assert result.error is None
 
 
 def test_clipped_products_of_people_in_parts_are_those_in_memory() -> None:

@@ -121,6 +121,8 @@ def test_compensated_sums_are_nearly_exact(terms: list[float]) -> None:
     halves[0] += halves[1]
     for found in (total, halves[0]):
         assert abs(found.total[0] - math.fsum(terms)) <= 4 * UNIT * abs(math.fsum(terms)) + 1e4 * UNIT**2 * 1e9
+    many, exact = (7 * total).total[0], 7 * sum(map(Fraction, terms))  # so many people alike
+    assert abs(Fraction(many) - exact) <= 6 * UNIT * abs(exact) + Fraction(1e5 * UNIT**2 * 1e9)
 
 
 # ---- The grid ----------------------------------------------------------------------------------------------------

@@ -61,7 +61,10 @@ class Directions:
 
     def products(self, rows: Any) -> Matrix:
         """(h, K), V (x - m) of rows on the grid, dense or sparse: exact."""
-        return np.asarray(rows @ self.vectors.T) - self.offset
+        # few columns in row-major order: BLAS takes up to four times as long with the transpose of row-major directions
+        products = np.asarray(rows @ np.ascontiguousarray(self.vectors.T))
+        products -= self.offset
+        return products
 
 
 @dataclass(frozen=True)
@@ -86,9 +89,13 @@ def clipped_integers(products: Matrix, threshold: float, bits: int = BITS) -> Ma
     A row depends on the same row of ``products`` alone, whatever is beside it.
     """
     steps, squares = _steps(products, threshold)
-    long = np.flatnonzero(squares > 4.0**bits)
-    factors = 2.0**bits * _SHRUNK / np.sqrt(squares[long])
-    steps[long] = np.trunc(steps[long] * factors[:, None])
+    long = squares > 4.0**bits
+    if long.any():
+        np.sqrt(squares, out=squares, where=long)
+        factors = np.ones(len(steps))
+        np.divide(2.0**bits * _SHRUNK, squares, out=factors, where=long)
+        steps *= factors[:, None]
+        np.trunc(steps, out=steps)
     return steps
 
 
@@ -97,7 +104,8 @@ def _steps(products: Matrix, unit: float) -> tuple[Matrix, Matrix]:
 
     A product is at most 2 bounds, and a unit at least LEAST_THRESHOLD: squares are below 2^53 and their sums exact.
     """
-    steps = np.rint(products * (2.0**-DIRECTION_BITS / unit))
+    steps = products * (2.0**-DIRECTION_BITS / unit)
+    np.rint(steps, out=steps)
     return steps, np.einsum("ij,ij->i", steps, steps)
 
 

@@ -200,6 +200,8 @@ def split_off(views: Sequence[Any], given: Any, column: Beside = IDS) -> tuple[t
         return tuple(views), given
     tables = [view for view in views if _has_columns(view) and given in _columns(view)]
     if not tables:
+        if any(is_frame(view) and given in view.index.names for view in views):
+            raise ValueError(f"{given!r} is in the index, and no column: pass X.reset_index({given!r}) in place of X")
         known = [name for view in views if _has_columns(view) for name in _columns(view)]
         raise missing(given, known, f"column of {column.holds}") if known else ValueError(column.nameless(given))
     return tuple(_without(view, given) if _has_columns(view) else view for view in views), _column(tables[0], given)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep.models.bins import BinRun, Interval, people_run
+from dpgep.models.bins import BinRun, Interval, people_runs
 from dpgep.models.model import Matrix
 from dpgep.privacy.stages import NoisyCounts
 
@@ -50,7 +50,11 @@ class ColumnRanges:
 
         n : how many people have a row, where that is public.
         """
-        found = [_Signs.of(counts, histogram.deviation) for counts in histogram.values]
+        both = histogram.values.sum(axis=1)[:, 1:]  # octaves of both signs
+        runs = people_runs(both, math.sqrt(2) * histogram.deviation)
+        found = [
+            _Signs.of(counts, sizes, histogram.deviation) for counts, sizes in zip(histogram.values, runs, strict=True)
+        ]
         self._people[columns] = [one.people for one in found]
         n = max(float(self._people.max()), 1.0) if n is None else n
         for j, one in zip(columns, found, strict=True):
@@ -68,8 +72,7 @@ class ColumnRanges:
         """Narrower intervals of some columns from counts in equal parts of the present ones."""
         interval = self.intervals(columns)
         ends = np.linspace(-1.0, 1.0, histogram.values.shape[1] + 1)
-        for row, j in enumerate(columns):
-            run = people_run(histogram.values[row], histogram.deviation)
+        for row, (j, run) in enumerate(zip(columns, people_runs(histogram.values, histogram.deviation), strict=True)):
             # a column of two values, one of them rare, is as wide as they are apart
             few = max(_MISSED * self._people[j], _SHOWN * run.noise)
             most_seen = run.is_seen and self._people[j] - run.people < min(few, (1 - _MOST) * self._people[j])
@@ -110,15 +113,13 @@ class _Signs:
         return min((side.lower for side in (self.up, self.down) if side is not None), default=0.0)
 
     @classmethod
-    def of(cls, counts: Matrix, deviation: float) -> _Signs:
-        """Octaves are looked for in both signs together: in wide columns about zero each holds few people."""
-        positive, negative = counts
-        zeros = float(positive[0]) if positive[0] > _SHOWN * deviation else 0.0
-        sizes = people_run((positive + negative)[1:], math.sqrt(2) * deviation)
+    def of(cls, counts: Matrix, sizes: BinRun, deviation: float) -> _Signs:
+        """``sizes``: octaves of both signs together, since in wide columns about zero each holds few people."""
+        zeros = float(counts[0, 0]) if counts[0, 0] > _SHOWN * deviation else 0.0
         if not sizes.is_likely:
             return cls(zeros, None, None, zeros, deviation, False)
         octaves, few = slice(1 + sizes.first, 2 + sizes.last), _UNSEEN * sizes.people
-        runs = [people_run(side[octaves], deviation).after(sizes.first) for side in (positive, negative)]
+        runs = [run.after(sizes.first) for run in people_runs(counts[:, octaves], deviation)]
         up, down = (run if run.is_seen or run.people > few else None for run in runs)
         if up is None and down is None:
             up = down = sizes

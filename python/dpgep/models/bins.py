@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -90,7 +90,8 @@ class BinRun:
 
     def after(self, n_bins: int) -> BinRun:
         """The same where there are more bins before."""
-        return replace(self, first=self.first + n_bins, last=self.last + n_bins)
+        first, last = self.first + n_bins, self.last + n_bins
+        return BinRun(first, last, self.people, self.deviation, self.height, self.n_bins)
 
     @property
     def lower(self) -> float:
@@ -104,27 +105,40 @@ class BinRun:
 
 
 def people_run(counts: Matrix, deviation: float, *, tail: float = _TAIL, noise_tail: float = _NOISE_TAIL) -> BinRun:
-    """The run of neighbouring bins with most people beyond a deviation of the noise for each.
+    """The run of `people_runs` in one histogram."""
+    return people_runs(counts[None], deviation, tail=tail, noise_tail=noise_tail)[0]
+
+
+def people_runs(
+    histograms: Matrix, deviation: float, *, tail: float = _TAIL, noise_tail: float = _NOISE_TAIL
+) -> list[BinRun]:
+    """Of each histogram, (d, n_bins), the run of neighbouring bins with most people beyond a deviation of the noise for
+    each.
 
     Wide columns have few people in any bin: they are seen by their sum, and empty bins between them cost little. At
     either end what noise may have made, up to ``noise_tail`` deviations, is left outside, and in any case this share,
     ``tail``, of the people.
     """
-    heights = np.concatenate([[0.0], np.cumsum(counts - deviation)])
-    rises = heights[1:] - np.minimum.accumulate(heights[:-1])
-    last = int(np.argmax(rises))
-    first = int(np.argmin(heights[: last + 1]))
-    run = counts[first : last + 1]
-    people, height = float(run.sum()), float(rises[last]) / deviation if deviation else math.inf
-    if people <= 0:
-        return BinRun(0, -1, 0.0, deviation, 0.0, len(counts))
-    noise = noise_tail * deviation * np.sqrt(np.arange(1, len(run) + 1))
-    most = np.clip(noise, tail * people, _MOST_TAIL * people)
-    first, last = first + _outside(run, most), last - _outside(run[::-1], most)
-    return BinRun(first, last, people, deviation, height, len(counts))
+    heights = np.zeros((len(histograms), histograms.shape[1] + 1))
+    (histograms - deviation).cumsum(axis=1, out=heights[:, 1:])
+    rises = heights[:, 1:] - np.minimum.accumulate(heights[:, :-1], axis=1)
+    lasts = rises.argmax(axis=1).tolist()
+    found = []
+    for counts, walk, last in zip(histograms, heights, lasts, strict=True):
+        first = int(walk[: last + 1].argmin())
+        run = counts[first : last + 1]
+        people, rise = float(run.sum()), float(walk[last + 1] - walk[first])
+        if people <= 0:
+            found.append(BinRun(0, -1, 0.0, deviation, 0.0, len(counts)))
+            continue
+        noise = noise_tail * deviation * np.sqrt(np.arange(1, len(run) + 1))
+        most = np.minimum(np.maximum(noise, tail * people), _MOST_TAIL * people)
+        inside = first + _outside(run, most), last - _outside(run[::-1], most)
+        found.append(BinRun(*inside, people, deviation, rise / deviation if deviation else math.inf, len(counts)))
+    return found
 
 
 def _outside(run: Matrix, most: Matrix) -> int:
     """The largest number k of first bins that hold at most ``most[k - 1]`` people together."""
-    few = np.flatnonzero(np.cumsum(run) <= most)
-    return int(few[-1]) + 1 if len(few) else 0
+    few = run.cumsum() <= most
+    return len(few) - int(few[::-1].argmax()) if few.any() else 0

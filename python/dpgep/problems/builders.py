@@ -90,7 +90,7 @@ def pca(
         Where people have several rows: whose each row is, as whole numbers or text. A name is that of a column of X,
         which is then no feature. Each person counts once, by the mean over their rows, and all of a person's rows are
         protected together, however many they are, for the same noise (docs/several-rows-per-person.md). For rows in
-        memory or in sources that can be read twice, and methods that release a matrix.
+        memory, on Dask, in Spark or in sources that can be read twice, and methods that release a matrix.
     rows : int, optional
         With ``person``: rows count alike, up to this many of a person; of m > ``rows``, each counts ``rows``/m.
     weights : str or array_like of shape (n,), optional
