@@ -76,6 +76,7 @@ def ways(rows: support.Matrix, ids: Any, mu: float) -> dict[str, tuple[Any, floa
     return {
         "one row each": (dpgep.pca(rows[first], bound=4.0), mu),
         "person=": (dpgep.pca(rows, bound=4.0, person=ids), mu),
+        "rows=10": (dpgep.pca(rows, bound=4.0, person=ids, rows=10), mu),
         f"group privacy, at most {MOST} rows": (dpgep.pca(rows, bound=4.0), mu / MOST),
     }
 
@@ -94,7 +95,7 @@ def test_errors_of_ways_to_protect_people() -> None:
         text = f"{n} people of 1 to {MOST} rows, mu = {mu:g}: " + ", ".join(
             f"{way} {x:.2g}" for way, x in means.items()
         )
-        one, several, by_groups = means.values()
+        one, several, _, by_groups = means.values()
         support.judge(text, several / one, 1.05)
         support.judge("group privacy over person=", by_groups / several, 10, at_least=True)
 

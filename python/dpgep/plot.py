@@ -56,7 +56,7 @@ def scree(solution: Solution, *, intervals: Intervals | None = None, ax: Axes | 
         The edge and the rings are known for dense components by ``method="release"``; without noise there is no edge.
     intervals : Intervals, optional
         From ``solution.intervals(...)``, to choose their level. Default: at 0.9, where the solution has intervals.
-        They are those of the population: the noise pushes eigenvalues apart, so that a dot may lie above its interval.
+        They are about the population: the noise pushes eigenvalues apart, so that a dot may lie above its interval.
     ax : Axes, optional
         Default: Matplotlib's current ones.
     """

@@ -347,6 +347,22 @@ def test_noise_in_a_released_number_is_counted_in_all_that_it_divides(weighted: 
     assert np.std(found) == pytest.approx(math.sqrt(np.mean(stated)), rel=0.18)
 
 
+@pytest.mark.filterwarnings("ignore::dpgep.PrivacyWarning", "ignore::dpgep.AccuracyWarning")
+def test_intervals_of_eigenvalues_count_noise_in_a_released_number() -> None:
+    rng = np.random.default_rng(6)
+    x = np.c_[rng.choice([-0.9, 0.9], 3000), 0.1 * rng.standard_normal((3000, 2))]
+    problem, quotients = dpgep.pca(x, bound=1.0, adjacency="add-remove"), []
+    for seed in range(3):
+        release = dpgep.release(problem, epsilon=0.1, delta=1e-6, seed=seed)
+        solution, noise = release.solve(n_components=1), release._noisy.noise
+        low, high = solution.intervals().eigenvalues[0]
+        half = (high - low) / 2 / NormalDist().inv_cdf(0.95)
+        value = solution.eigenvalues[0]
+        of_noise = noise.second**2 + (value * noise.counts) ** 2
+        quotients.append(half**2 / (of_noise + 2 * value**2 / release.n_people))
+    assert np.mean(quotients) == pytest.approx(1.0, abs=0.25)
+
+
 def test_reports_say_what_is_protected(tmp_path: Any) -> None:
     x, w = survey(3000)
     release = dpgep.release(x, weights=w, largest_weight=LARGEST, bound=20.0, **BUDGET)

@@ -208,20 +208,20 @@ def strayed(seeds: int, alpha: float) -> tuple[ContrastPencil, Matrix]:
 
 
 def test_variances_are_those_of_repeated_noise() -> None:
-    """Relative deviations of 4000 variances are 0.0224: five and a half of them, for 36 entries (p < 3e-6 together)."""
-    pencil, moved = strayed(4000, 0.7)
+    """Variances over 2000 draws have relative deviations of 0.0316: six of them, for 36 entries (p < 1e-7 together)."""
+    pencil, moved = strayed(2000, 0.7)
     basis = np.linalg.qr(np.random.default_rng(1).standard_normal((6, 6)))[0]
     found = np.einsum("ja,njk,kb->nab", basis, moved, basis).var(axis=0)
     expected = pencil.error_variances(basis, basis, np.zeros(6))
-    assert np.abs(found / expected - 1).max() < 0.14
+    assert np.abs(found / expected - 1).max() < 0.19
 
 
 def test_noise_alone_has_the_law_of_repeated_noise() -> None:
-    pencil, moved = strayed(3000, 0.7)
-    alone = np.array(list(pencil.noise_alone(np.zeros(6), np.random.default_rng(2), 3000)))
+    pencil, moved = strayed(1500, 0.7)
+    alone = np.array(list(pencil.noise_alone(np.zeros(6), np.random.default_rng(2), 1500)))
     ratio = alone.var(axis=0) / moved.var(axis=0)
-    assert np.abs(ratio - 1).max() < 6 * math.sqrt(4 / 3000)
-    assert np.abs(alone.mean(axis=0)).max() < 6 * alone.std(axis=0).max() / math.sqrt(3000)
+    assert np.abs(ratio - 1).max() < 6 * math.sqrt(4 / 1500)
+    assert np.abs(alone.mean(axis=0)).max() < 6 * alone.std(axis=0).max() / math.sqrt(1500)
 
 
 @pytest.mark.parametrize(("adjacency", "bound"), [("replace-one", 1.0), ("add-remove", 1.0), ("replace-one", "auto")])
@@ -229,7 +229,7 @@ def test_expected_errors_are_those_of_repeated_runs(adjacency: Any, bound: Any) 
     rows, labels = people()
     right = np.linalg.eigh(contrast(rows, labels, 1.0))[1][:, -1]
     errors, expected = [], []
-    for seed in range(40):
+    for seed in range(20):
         problem = dpgep.contrastive_pca(rows, labels, bound=bound, adjacency=adjacency, **TWO)
         found = solve_seeded(problem, seed, epsilon=2.0, delta=1e-6, n_components=1)
         errors.append(1 - (found.components[0] @ right) ** 2)
@@ -239,7 +239,7 @@ def test_expected_errors_are_those_of_repeated_runs(adjacency: Any, bound: Any) 
 
 @pytest.mark.deep
 def test_intervals_hold_the_population() -> None:
-    """Of 40 intervals of 90 %, fewer than 26 with a probability below 1e-5 / 4."""
+    """Of 40 intervals of 90 %, fewer than 25 hold with a probability below 1e-7."""
     covered = 0
     for seed in range(40):
         rows, labels = people(3000, seed=seed)

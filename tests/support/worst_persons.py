@@ -7,12 +7,14 @@ often each occurs, groups, holes. The cost of a pair is that of `dpgep.auditing.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 import dpgep
@@ -44,6 +46,7 @@ class Mechanism:
     build: Callable[..., Any]
     grouped: bool = False
     options: tuple[tuple[str, Any], ...] = ()
+    terms: tuple[str, ...] = ("known", "bought")
     reached: float = 0.98  # of the price, where the worst pairs of several answers are not the same
 
     def replay(self, terms: dict[str, Any], pair: tuple[Person, Person | None], ids: str = "int") -> Any:
@@ -73,6 +76,28 @@ def _several(rows: Matrix, groups: Any, **terms: Any) -> Any:
     return dpgep.multiset_cca([rows[:, :1], rows[:, 1:2], rows[:, 2:]], **terms)
 
 
+def _in_batches(rows: Matrix, groups: Any, person: Any, **terms: Any) -> Any:
+    """A person's rows are in all batches, some of which hold one row."""
+    table = pd.DataFrame(rows, columns=list("abc")).assign(patient_id=person)
+    ends = np.unique(np.r_[0, 1, 2, np.arange(0, len(table), max(1, len(table) // 5)), len(table)])
+    batches = [table.iloc[start:end] for start, end in itertools.pairwise(ends)]
+    return dpgep.pca(dpgep.scan(batches), person="patient_id", **terms)
+
+
+def _merged(rows: Matrix, groups: Any, person: Any, adjacency: str, bound: float) -> Any:
+    """Moments of each person alone, added up."""
+    total: Any = None
+    for each in dict.fromkeys(person):
+        sums = dpgep.Moments(dpgep.models.FdaModel(D, (0, 1, 2)), bound=bound, adjacency=adjacency, person="patient_id")
+        its = np.array(person) == each
+        sums.update(rows[its], groups[its], person=np.array(person)[its])
+        if total is None:
+            total = sums
+        else:
+            total.merge(sums)
+    return total
+
+
 ONE = (("n_components", 1),)
 WEIGHTS = np.array([1.0, 1.0, 0.5, 0.0])  # in place of groups
 MECHANISMS: dict[str, Mechanism] = {
@@ -99,6 +124,14 @@ MECHANISMS: dict[str, Mechanism] = {
         grouped=True,
         options=ONE,
     ),
+    "fda by a truncated flow": Mechanism(
+        lambda rows, groups, **terms: dpgep.fda(rows, groups, classes=[0, 1, 2], **terms),
+        grouped=True,
+        options=(*ONE, ("method", "truncated-rayleigh-flow"), ("sparsity", 2)),
+        reached=0.95,
+    ),
+    "pca of batches": Mechanism(_in_batches, options=ONE),
+    "fda of merged Moments": Mechanism(_merged, grouped=True, options=ONE, terms=("known",)),
     "pca, weights": Mechanism(
         lambda rows, groups, **terms: dpgep.pca(rows, weights=WEIGHTS[groups], largest_weight=1.0, **terms),
         grouped=True,
@@ -154,7 +187,7 @@ FAULTS: dict[str, Callable[..., NDArray[np.int16]]] = {
 def cases() -> Iterator[tuple[str, str, str]]:
     """(mechanism, terms, adjacency), all that there are."""
     for name in MECHANISMS:
-        for terms in ("known", "bought", *HOLES.get(name, ())):
+        for terms in (*MECHANISMS[name].terms, *HOLES.get(name, ())):
             for adjacency in ("replace-one", "add-remove"):
                 yield name, terms, adjacency
 

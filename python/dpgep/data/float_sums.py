@@ -132,7 +132,7 @@ class CompensatedSum:
         return self
 
     def __rmul__(self, times: int) -> CompensatedSum:
-        """The sum so many times over, with one rounding more."""
+        """The sum this many times over, with one rounding more."""
         product = CompensatedSum(self._sum.shape)
         product._sum, product._lost = times * self._sum, times * self._lost
         return product

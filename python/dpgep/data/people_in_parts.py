@@ -1,7 +1,7 @@
 """People whose rows lie in several parts of a data set: parts are dealt out anew, so that all of a person's are in one.
 
 Weights follow from a person's rows alone, in whatever order (`dpgep.data.people`), and sums are exact: so they have the
-same bits as those of all rows in memory. Whoever has made the parts, digests of ids show whether two share a person.
+same bits as sums of all rows in memory. Whoever has made the parts, digests of ids show whether two share a person.
 """
 
 from __future__ import annotations

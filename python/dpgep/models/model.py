@@ -182,7 +182,7 @@ class Traits:
 
     @cached_property
     def shift(self) -> float | None:
-        """A flow ascends the quotient of (A + shift B, B), whose solutions are those of (A, B).
+        """A flow ascends the quotient of (A + shift B, B), which has the solutions of (A, B).
 
         With eigenvalues of at least -shift, no step divides by a quotient near zero, and none follows the negative
         ones. Between views A + B is a covariance: no eigenvalue is below -1. None: without B they come in pairs,
@@ -366,7 +366,7 @@ class PublicSide:
     read_once : whether there can be only one pass over the data.
     mixes_columns : whether rows are multiplied by a matrix, so that features are no columns of the table.
     preprocessing : the public map of the rows; None where there is none, or none yet.
-    pairwise : whether covariances are those of the people who have both columns, which a released matrix alone shows.
+    pairwise : whether covariances are over the people who have both columns, which a released matrix alone shows.
     """
 
     model: Model

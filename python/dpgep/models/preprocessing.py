@@ -99,7 +99,7 @@ def takes_missing(preprocessing: Preprocessing | None) -> bool:
 
 
 def is_pairwise(preprocessing: object) -> bool:
-    """Whether covariances are to be those of the people who have both columns."""
+    """Whether covariances are to be taken over the people who have both columns."""
     if isinstance(preprocessing, AutoPreprocessing):
         return preprocessing.missing == "pairwise"
     return isinstance(preprocessing, Preprocessing) and preprocessing.pairwise

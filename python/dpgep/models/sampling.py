@@ -16,7 +16,7 @@ class SampledPeople:
     """A of as many people as were released, Gaussian rows of a population in which A shows nothing.
 
     That is, where A is a moment itself, A = ``level`` I; views that are independent; groups of the same mean. Long
-    tails of independent columns change neither correlations nor means of so many people, to first order.
+    tails of independent columns change neither correlations nor means of this many people, to first order.
     """
 
     model: Model

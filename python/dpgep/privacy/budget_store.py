@@ -59,7 +59,7 @@ class FileStore:
 
     def begin(self, untouched: Balance) -> None:
         """The balance before the first record; what cannot be understood is refused at once."""
-        self._state = untouched, 0  # the balance after so many records
+        self._state = untouched, 0  # the balance after this many records
         self._apply()
 
     @property

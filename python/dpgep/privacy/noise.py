@@ -232,7 +232,7 @@ class IntegerNoise:
     """Deviations of an exact release in units of its grid 4^-bits 2^-weight_bits, each rounded up.
 
     ``off_diagonal`` is that of the second moment's entries above the diagonal, at least diagonal/sqrt(2).
-    ``weight_bits`` are those of a person's weight in the sums (`IntegerMoments`).
+    a person's weight in the sums has ``weight_bits`` (`IntegerMoments`).
     """
 
     bits: int

@@ -338,7 +338,15 @@ class _World:
         m, right = len(eigenvalues), self.right
         moments = with_eigenvalues(self.truth.before, right.vectors[:, :m], right.values[:m], eigenvalues)
         people = replace(self.people, moments=moments)
-        return solved(self.truth.of_people(people.drawn(generator)).noisy_pair(generator), self.regularization)
+        return solved(self._released(people, generator), self.regularization)
+
+    def _released(self, people: _People, generator: np.random.Generator) -> MatrixPencil:
+        """The pair of one more release of people, divided by their number, which may be noisy as well."""
+        moments, noise = people.drawn(generator), self.truth.noise.counts
+        if noise and len(moments.counts) == 1:
+            total = max(1 + noise * generator.standard_normal(), noise)
+            moments = replace(moments, second=moments.second / total, sums=moments.sums / total)
+        return self.truth.of_people(moments).noisy_pair(generator)
 
     def mixing(self) -> Matrix:
         """(r, r), variances of v_j^T (dA - lambda_i dB) v_i over repeated releases; both orders of i and j averaged."""
@@ -347,7 +355,7 @@ class _World:
         v, values = system.vectors, system.values
         total, squares = np.zeros((len(values), len(values))), np.zeros((len(values), len(values)))
         for _ in range(_MIXING_DRAWS):
-            pair = self.truth.of_people(self.people.drawn(generator)).noisy_pair(generator)
+            pair = self._released(self.people, generator)
             strayed = v.T @ (pair.a - exact.a) @ v
             if pair.b is not None and exact.b is not None:
                 strayed = strayed - values[:, None] * (v.T @ (pair.b - exact.b) @ v)

@@ -63,7 +63,7 @@ class MatrixFreeRelease:
         self.regularization = regularization
         self.memory_limit = memory_limit
         self.preprocessing = preprocessing
-        # methods, not functions of their own: who pickles an operator is told why that cannot be
+        # methods, not functions of their own: pickling an operator then says why that cannot be
         self.a = self._operator(self._a_times)
         self.b = None if products.identity_b else self._operator(self._b_times)
 

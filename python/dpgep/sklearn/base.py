@@ -238,7 +238,7 @@ class Projection(ClassNamePrefixFeaturesOutMixin, PrivateEstimator):  # type: ig
 
         That is the second view (n, d_y) or (n,) of CCA and PLS, and the response (n,) of SIR; PCA ignores it. Where
         people have several rows, ``person`` holds the id of each row's (n,); ``rows``, ``weights`` (n,) and
-        ``largest_weight`` are those of `dpgep.pca` as well.
+        ``largest_weight`` are as in `dpgep.pca`.
         """
         beside = beside_rows(person=person, rows=rows, weights=weights, largest_weight=largest_weight)
         problem = self._problem(*self._data(X, y), **beside)

@@ -231,7 +231,7 @@ class PrivateFDA(ClassifierMixin, Groups):  # type: ignore[misc]
         """Spend the budget on class means and scatter of the rows X (n, d) with labels y (n,), a person each.
 
         Where people have several rows, ``person`` holds the id of each row's (n,); ``rows``, ``weights`` (n,) and
-        ``largest_weight`` are those of `dpgep.pca` as well.
+        ``largest_weight`` are as in `dpgep.pca`.
         """
         beside = beside_rows(person=person, rows=rows, weights=weights, largest_weight=largest_weight)
         x = self._rows(X, y=y)
@@ -359,7 +359,7 @@ class PrivateScaler(OneToOneFeatureMixin, PrivateEstimator):  # type: ignore[mis
         """Spend the budget on location and scale of the columns of X (n, d), a person per row; ``y`` is ignored.
 
         Where people have several rows, ``person`` holds the id of each row's (n,); ``rows``, ``weights`` (n,) and
-        ``largest_weight`` are those of `dpgep.pca` as well.
+        ``largest_weight`` are as in `dpgep.pca`.
         """
         auto = AutoPreprocessing(ranges=self.ranges or {}, missing=self.missing)
         given = beside_rows(person=person, rows=rows, weights=weights, largest_weight=largest_weight)

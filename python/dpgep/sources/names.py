@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from dpgep._checks import did_you_mean, quoted
 
-# None: nobody has named them, as those of an array.
+# None: nobody has named them, as in an array.
 Names: TypeAlias = tuple[str, ...] | None
 
 # None: everything; a hashable: one column or part; a tuple of them: a matrix; a slice: columns of a plain matrix.
