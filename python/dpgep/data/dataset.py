@@ -47,6 +47,9 @@ ANOTHER_PASS = (
 )
 
 
+# Entries of weighted rows that are mapped at a time.
+_WEIGHED_ENTRIES = 1 << 20
+
 ONE_ROW = (
     "this is not for several rows to a person (person=), nor for weights: use a method that asks about all people, or "
     "bring the rows of each person into one"
@@ -302,6 +305,8 @@ def preprocessed_parts(batch: Batch, preprocessing: Preprocessing, *, grouped: b
     """The people of a batch with their rows mapped, some at a time, so that new rows take little memory."""
     n, others = batch.rows.n, batch.others
     height = max(n, 1) if preprocessing.is_identity else block_height(n, batch.rows.d)
+    if batch.weights is not None:  # rows of each weight are added up in every part
+        height = max(height, _WEIGHED_ENTRIES // batch.rows.d)
     for start in range(0, max(n, 1), height):
         part = batch if height >= n else batch.part(slice(start, start + height))
         yield preprocessed(replace(part, others=others), preprocessing, grouped=grouped)

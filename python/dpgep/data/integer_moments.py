@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from dpgep._dispatch import core
 from dpgep._threads import own_thread_count, run, thread_count
 from dpgep.data.rows import (
+    DIGIT_BITS,
+    MOST_WEIGHTS,
     Batch,
     NotFiniteError,
     Rows,
@@ -161,6 +163,12 @@ class ExactMomentAccumulator(ExactSums):
         self._require_whole()
         if batch.weights is not None and not self.weighs(batch.rows):
             add_weighted(self, partial(type(self), self.layout, self.bits), batch)
+        elif (weights := batch.weights) is not None and np.count_nonzero(np.bincount(weights)) > MOST_WEIGHTS:
+            # the kernel adds its sums up for each weight: there are fewer of their digits
+            high = type(self)(self.layout, self.bits)
+            high.add(replace(batch, others=0, weights=weights >> DIGIT_BITS))
+            self.add(replace(batch, weights=weights & (1 << DIGIT_BITS) - 1))
+            self.merge(high, 1 << DIGIT_BITS)
         elif batch.rows.is_sparse:
             self._add_sparse(SparseRows(batch.rows), batch)
         elif (

@@ -48,7 +48,7 @@ _FEWEST_OF_A_TABLE = 128
 # Rows of one weight that are copied at a time.
 _ROWS_OF_A_WEIGHT = 1 << 14
 # Rows of more weights than this are added up by the digits of their weights, of so many bits.
-_MOST_WEIGHTS, _DIGIT_BITS = 128, 6
+MOST_WEIGHTS, DIGIT_BITS = 128, 6
 # Entries of sparse rows that are looked at together.
 _BLOCK_ENTRIES = 1 << 20
 
@@ -189,9 +189,9 @@ class Batch:
         weights = self.weights
         assert weights is not None
         digits = [(0, weights)]
-        if len(weights) and len(np.unique(weights)) > _MOST_WEIGHTS:
-            shifts = range(0, int(weights.max()).bit_length(), _DIGIT_BITS)
-            digits = [(shift, (weights >> shift & (1 << _DIGIT_BITS) - 1).astype(np.int16)) for shift in shifts]
+        if len(weights) and len(np.unique(weights)) > MOST_WEIGHTS:
+            shifts = range(0, int(weights.max()).bit_length(), DIGIT_BITS)
+            digits = [(shift, (weights >> shift & (1 << DIGIT_BITS) - 1).astype(np.int16)) for shift in shifts]
         for shift, values in digits:
             order = np.argsort(values, kind="stable")  # by counting: of 16 bits
             found, begins = np.unique(values[order], return_index=True)
