@@ -145,8 +145,8 @@ def rows_that_are_not_clipped(patch: Patch) -> None:
 @fault("release() ")
 def a_label_that_nobody_lists_counted_in_two_groups(patch: Patch) -> None:
     def doubled(real: Any) -> Any:
-        def moments(self: Any) -> Any:
-            found = real(self)
+        def moments(*given: Any) -> Any:
+            found = real(*given)
             found.sums[:, 0] += found.sums[:, 1:].sum(axis=1)
             return found
 

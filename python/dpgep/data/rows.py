@@ -56,7 +56,7 @@ _BLOCK_ENTRIES = 1 << 20
 # What to do about a NaN in a run, and in sums that are made before it.
 OF_A_RUN = (
     'impute or drop them first, or give preprocessing=dpgep.AutoPreprocessing(missing="center"), or "pairwise" where '
-    "there are no groups; nothing was released or spent"
+    "there are no groups; no budget was spent"
 )
 OF_SUMS = (
     "impute or drop them first, or map rows by the preprocessing of an earlier solution that took missing values; the "

@@ -143,7 +143,7 @@ def merged_directions(values: Matrix, rows: Matrix, most: int) -> tuple[Matrix, 
 
 def _without_repulsion(values: Matrix, limit: float) -> Matrix:
     """Solve t + limit^2/(4 t) = value: where the noise moves an eigenvalue t of a matrix of low rank to."""
-    return np.asarray((values + np.sqrt(values**2 - limit**2)) / 2)
+    return np.asarray((values + np.sqrt(np.maximum(values**2 - limit**2, 0.0))) / 2)
 
 
 def _positive_mean(mean: float, deviation: float) -> float:
