@@ -61,6 +61,6 @@ uint64. Raises ValueError for lengths that do not fit, TypeError for other dtype
 weights_i += 1 for rest_p rows of each person p: those with the least keys, of equal keys the first.
 
 persons: (n,) int64, the person of each row; keys: (n,) uint64; rest: int16, one for each person; weights: (n,) int16.
-Raises ValueError for lengths and persons that do not fit, and for a rest of more rows than a person has.
+Raises ValueError for lengths and persons that do not fit, and for a rest below 0 or of more rows than a person has.
 )");
 }

@@ -43,6 +43,7 @@ bool magnitudes(const py::array& rows, const py::array& columns, bool missing, I
                 Index n_octaves, py::array& counts, int n_threads,
                 const std::optional<py::array>& weights) {
   const auto column = const_vector<std::int64_t>(columns, "columns");
+  require_disjoint(column, "columns", counts_of(counts), "counts");
   return with_rows(rows, counts, weights,
                    [&](const auto& view, const Integers& target, const RowWeights& weight) {
                      return count_magnitudes(view, column, missing, first_octave, n_octaves, target,
@@ -54,6 +55,7 @@ bool places(const py::array& rows, const py::array& columns, bool missing, const
             const py::array& half, py::array& counts, int n_threads,
             const std::optional<py::array>& weights) {
   const auto column = const_vector<std::int64_t>(columns, "columns");
+  require_disjoint(column, "columns", counts_of(counts), "counts");
   const auto m = const_vector<double>(middle, "middle");
   const auto h = const_vector<double>(half, "half");
   return with_rows(rows, counts, weights,
@@ -130,7 +132,7 @@ Raises ValueError for shapes that do not fit and numbers out of range; TypeError
 Add to counts (n_columns, n_bins) how many entries of some columns lie in each of n_bins equal parts
 of their intervals, middle +- half; what lies beyond an end counts as there.
 
-middle, half: (n_columns,) float64, half > 0. Otherwise as count_magnitudes.
+middle, half: (n_columns,) float64, middle finite, half > 0. Otherwise as count_magnitudes.
 )");
   module.def("sum_places", &place_sums, py::arg("rows").noconvert(), py::arg("missing"),
              py::arg("middle").noconvert(), py::arg("half").noconvert(),
@@ -139,7 +141,7 @@ middle, half: (n_columns,) float64, half > 0. Otherwise as count_magnitudes.
 Add to counts (3, d) the sums of p = round(2^bits u) and of p^2, where -1 <= u <= 1 is the place of
 an entry in its column's interval, middle +- half; and how many entries there are.
 
-middle, half: (d,) float64, half > 0; 0 <= bits <= 10. Otherwise as count_magnitudes.
+middle, half: (d,) float64, middle finite, half > 0; 0 <= bits <= 10. Otherwise as count_magnitudes.
 )");
   module.def("count_norms", &norms, py::arg("rows").noconvert(), py::arg("steps").noconvert(),
              py::arg("zero"), py::arg("first"), py::arg("counts").noconvert(),

@@ -86,6 +86,7 @@ class Texts {
 std::optional<py::array_t<std::int64_t>> number_texts(const py::array& values, py::array& numbers) {
   if (values.dtype().kind() != 'O') throw py::type_error("values must have dtype object");
   require_ndim(values, 1, "values");
+  require_aligned(values, "values");
   if ((values.flags() & py::array::c_style) == 0) {
     throw py::value_error("values must be contiguous");
   }
@@ -118,7 +119,7 @@ void register_texts(py::module_& module) {
              py::arg("numbers").noconvert(), R"(
 The number of each string among the distinct ones, in the order in which they come; where each of these comes first.
 
-values: (n,) object, contiguous; numbers: (n,) int64. None, and numbers unspecified, if a value is no string of type
+values: (n,) object, contiguous and aligned; numbers: (n,) int64. None, and numbers unspecified, if a value is no string of type
 str. Raises ValueError and TypeError for other shapes and dtypes.
 )");
 }

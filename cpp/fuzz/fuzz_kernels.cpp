@@ -7,6 +7,7 @@
 // Each input runs one kernel, whose postcondition is then checked in wider arithmetic. With
 // DPGEP_FUZZ_CONTROL=1 in the environment a condition that does not hold is checked as well: the
 // fuzzer must then fail.
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -22,6 +23,7 @@
 #include "dpgep/fixed_point.hpp"
 #include "dpgep/fixed_point_columns.hpp"
 #include "dpgep/integer_moments.hpp"
+#include "dpgep/row_weights.hpp"
 #include "dpgep/rows_product.hpp"
 #include "dpgep/sampled_rows.hpp"
 #include "dpgep/stochastic.hpp"
@@ -430,6 +432,140 @@ void fuzz_sums(Bytes bytes) {
   }
 }
 
+// Weighted moments of people in groups, in two limbs, against a sum of products.
+template <class Scalar>
+void fuzz_weighted_moments(Bytes bytes) {
+  const int bits = bytes.take_between(min_grid_bits, max_grid_bits);
+  const double bound = bytes.take_between(1, 200);
+  const Index d = bytes.take_between(1, 9);
+  const Index n_groups = bytes.take_between(0, 3);
+  const Index n = bytes.take_between(0, 250);
+  std::vector<std::int16_t> weights(static_cast<std::size_t>(n));
+  std::vector<std::int64_t> groups(n_groups == 0 ? 0 : weights.size());
+  bool are_valid = true;
+  for (std::int16_t& weight : weights) {
+    weight = static_cast<std::int16_t>(largest_weight >> bytes.take_between(0, 13));
+    if (bytes.take<std::uint8_t>() == 255) weight = bytes.take<std::int16_t>();
+    are_valid = are_valid && weight >= 0 && weight <= largest_weight;
+  }
+  for (std::int64_t& group : groups) {
+    group = bytes.take<std::uint8_t>() & 3;
+    are_valid = are_valid && group < n_groups;
+  }
+  std::vector<Scalar> rows(static_cast<std::size_t>(n * d));
+  for (Scalar& entry : rows) entry = bytes.take<std::uint8_t>();
+  std::vector<double> on_grid(rows.size());
+  require(fixed_point_rows<Scalar>(const_view(rows, n, d), bound, bits, view(on_grid, n, d), 1),
+          "finite rows are served");
+  const Index width = d + n_groups;
+  std::vector<std::int64_t> total(static_cast<std::size_t>(width * width));
+  std::vector<std::int64_t> high(total);
+  try {
+    require(add_dense_moments(const_view(rows, n, d), n,
+                              {groups.data(), static_cast<Index>(groups.size())}, n_groups, bound,
+                              bits, view(total, width, width), 1, {weights.data(), n},
+                              view(high, width, width)),
+            "moments of finite rows are served");
+    require(are_valid, "groups and weights out of range are refused");
+  } catch (const std::invalid_argument&) {
+    require(!are_valid, "groups and weights in range are served");
+    return;
+  }
+  const auto entry = [&](Index i, Index j) -> Wide {
+    if (j < d) return static_cast<Wide>(on_grid[static_cast<std::size_t>(i * d + j)]);
+    return groups[static_cast<std::size_t>(i)] == j - d ? Wide{1} << bits : Wide{0};
+  };
+  for (Index j = 0; j < width; ++j) {
+    for (Index k = j; k < width; ++k) {
+      Wide sum = 0;
+      for (Index i = 0; i < n; ++i) {
+        sum += weights[static_cast<std::size_t>(i)] * entry(i, j) * entry(i, k);
+      }
+      const auto at = static_cast<std::size_t>(j * width + k);
+      require(sum == total[at] + static_cast<Wide>(high[at]) * (Wide{1} << limb_bits),
+              "the weighted sum of products");
+    }
+  }
+}
+
+// Equal rows have equal keys, in either precision; the rest is of rows with the least keys.
+void fuzz_row_weights(Bytes bytes) {
+  const Index d = bytes.take_between(0, 70);
+  const auto n_persons = static_cast<std::size_t>(bytes.take_between(0, 4));
+  std::vector<std::int16_t> rest(n_persons);
+  for (std::int16_t& each : rest) each = bytes.take<std::int8_t>();
+  std::vector<std::int64_t> persons(static_cast<std::size_t>(bytes.take_between(0, 60)));
+  std::vector<std::int64_t> groups(persons.size());
+  std::vector<std::uint64_t> short_keys(persons.size());
+  for (std::int64_t& person : persons) person = bytes.take<std::int8_t>();
+  for (std::int64_t& group : groups) group = bytes.take<std::int64_t>();
+  for (std::uint64_t& key : short_keys) key = bytes.take<std::uint8_t>();
+  const auto n = static_cast<Index>(persons.size());
+  std::vector<std::uint64_t> factors(static_cast<std::size_t>(d) + 1);
+  for (std::uint64_t& factor : factors) factor = bytes.take<std::uint64_t>();
+  std::vector<float> rows(static_cast<std::size_t>(n * d));
+  for (float& entry : rows) entry = bytes.take<float>();
+  const std::vector<double> wide(rows.begin(), rows.end());
+  std::vector<std::uint64_t> keys(persons.size());
+  std::vector<std::uint64_t> keys_of_wide(keys);
+  const ConstVectorView<std::uint64_t> factor(factors.data(), d + 1);
+  hash_rows<float>(const_view(rows, n, d), factor, {groups.data(), n},
+                   VectorView<std::uint64_t>(keys.data(), n), 1);
+  hash_rows<double>(const_view(wide, n, d), factor, {groups.data(), n},
+                    VectorView<std::uint64_t>(keys_of_wide.data(), n), 1);
+  require(keys == keys_of_wide, "equal rows have equal keys");
+
+  std::vector<std::vector<std::size_t>> rows_of(n_persons);
+  bool is_valid = true;
+  for (std::size_t i = 0; i < persons.size(); ++i) {
+    const bool is_known = persons[i] >= 0 && persons[i] < static_cast<std::int64_t>(n_persons);
+    is_valid = is_valid && is_known;
+    if (is_known) rows_of[static_cast<std::size_t>(persons[i])].push_back(i);
+  }
+  for (std::size_t p = 0; p < n_persons; ++p) {
+    is_valid = is_valid && rest[p] >= 0 && rest[p] <= static_cast<Index>(rows_of[p].size());
+  }
+  std::vector<std::int16_t> weights(persons.size());
+  try {
+    add_rest({persons.data(), n}, {short_keys.data(), n},
+             {rest.data(), static_cast<Index>(n_persons)},
+             VectorView<std::int16_t>(weights.data(), n));
+    require(is_valid, "persons and rests that do not fit are refused");
+  } catch (const std::invalid_argument&) {
+    require(!is_valid, "persons and rests that fit are served");
+    return;
+  }
+  for (std::size_t p = 0; p < n_persons; ++p) {
+    std::stable_sort(rows_of[p].begin(), rows_of[p].end(),
+                     [&](std::size_t a, std::size_t b) { return short_keys[a] < short_keys[b]; });
+    for (std::size_t k = 0; k < rows_of[p].size(); ++k) {
+      const int expected = static_cast<Index>(k) < rest[p] ? 1 : 0;
+      require(weights[rows_of[p][k]] == expected, "the rest is of rows with the least keys");
+    }
+  }
+}
+
+// What the first rows add with weights, against what each adds alone, times its weight.
+template <class Scalar, class Count>
+void check_weights(const ConstRows<Scalar>& rows, const std::vector<std::int16_t>& weights,
+                   Index size, const Count& count) {
+  const Index n = std::min(rows.rows(), static_cast<Index>(weights.size()));
+  const auto part = [&](Index first, Index height) {
+    return ConstRows<Scalar>(rows.data() + first * rows.outerStride(), height, rows.cols(),
+                             Eigen::OuterStride<>(rows.outerStride()));
+  };
+  Vector<std::int64_t> counts = Vector<std::int64_t>::Zero(size);
+  Vector<std::int64_t> expected = counts;
+  require(count(part(0, n), view_of(counts), RowWeights(weights.data(), n)),
+          "weighted rows are counted");
+  for (Index i = 0; i < n; ++i) {
+    Vector<std::int64_t> alone = Vector<std::int64_t>::Zero(size);
+    require(count(part(i, 1), view_of(alone), once_each()), "a row alone is counted");
+    expected += std::int64_t{weights[static_cast<std::size_t>(i)]} * alone;
+  }
+  require(counts == expected, "a row counts as often as its weight says");
+}
+
 // Everybody is counted once for each column, and mapped rows stay within what is asked.
 template <class Scalar>
 void fuzz_table(Bytes bytes) {
@@ -441,6 +577,8 @@ void fuzz_table(Bytes bytes) {
   std::vector<double> half(static_cast<std::size_t>(d));
   for (auto& each : middle) each = bytes.take<double>();
   for (auto& each : half) each = bytes.take<double>();
+  std::vector<std::int16_t> weights(16);
+  for (auto& each : weights) each = bytes.take<std::int16_t>() & 0x1fff;
   const std::vector<Scalar> entries = bytes.take_rest<Scalar>(1000);
   const auto n = static_cast<Index>(entries.size()) / d;
   const ConstRows<Scalar> rows = const_view(entries, n, d);
@@ -467,6 +605,20 @@ void fuzz_table(Bytes bytes) {
     return;
   }
   if (!finite) return;
+  check_weights(rows, weights, octaves.size(), [&](const auto& r, Integers c, const RowWeights& w) {
+    return count_magnitudes(r, column, missing, -5, 10, c, 1, w);
+  });
+  check_weights(rows, weights, places.size(), [&](const auto& r, Integers c, const RowWeights& w) {
+    return count_places(r, column, missing, m, h, c, 1, w);
+  });
+  check_weights(rows, weights, sums.size(), [&](const auto& r, Integers c, const RowWeights& w) {
+    return sum_places(r, missing, m, h, bits, c, 1, w);
+  });
+  if (!has_nan(entries, n * d)) {
+    check_weights(rows, weights, norms.size(), [&](const auto& r, Integers c, const RowWeights& w) {
+      return count_norms(r, {nullptr, 0}, 0, -20, c, 1, w);
+    });
+  }
   const std::vector<double> one(static_cast<std::size_t>(d * d), 1.0);
   mix_rows(view(out, n, d), const_view(one, d, d), 20, 1);
   const std::int64_t there = sums.tail(d).sum();
@@ -479,7 +631,7 @@ void fuzz_table(Bytes bytes) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   Bytes bytes(data, size);
-  switch (bytes.take_between(0, 16)) {
+  switch (bytes.take_between(0, 19)) {
     case 0:
       fuzz_fixed_point<double>(bytes);
       break;
@@ -527,6 +679,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       break;
     case 15:
       fuzz_table<float>(bytes);
+      break;
+    case 16:
+      fuzz_weighted_moments<double>(bytes);
+      break;
+    case 17:
+      fuzz_weighted_moments<float>(bytes);
+      break;
+    case 18:
+      fuzz_row_weights(bytes);
       break;
     default:
       fuzz_sums(bytes);

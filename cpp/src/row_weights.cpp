@@ -107,7 +107,7 @@ void hash_rows(const ConstRows<Scalar>& rows, const ConstVectorView<std::uint64_
     for (Index i = task * height; i < std::min(n, (task + 1) * height); ++i) {
       const Scalar* const row = rows.data() + i * rows.outerStride();
       std::uint64_t sum = sum_of_words(row, factors.data(), d);
-      if (groups.size() > 0) sum += static_cast<std::uint64_t>(groups[i] + 1) * factors[d];
+      if (groups.size() > 0) sum += (static_cast<std::uint64_t>(groups[i]) + 1) * factors[d];
       keys[i] = mixed(sum);
     }
   });
@@ -121,6 +121,7 @@ void add_rest(const ConstVectorView<std::int64_t>& persons,
           "keys and weights must have an entry for each row");
   require((persons.array() >= 0).all() && (persons.array() < rest.size()).all(),
           "rest must have an entry for each person");
+  require((rest.array() >= 0).all(), "rest must be at least 0");
   // the rows of each person who has a rest, one after the other
   std::vector<Index> ends(static_cast<std::size_t>(rest.size()) + 1, 0);
   for (const std::int64_t p : persons) ends[static_cast<std::size_t>(p) + 1] += rest[p] > 0 ? 1 : 0;

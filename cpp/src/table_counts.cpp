@@ -41,6 +41,7 @@ void require_columns(const ConstIntegers& columns, Index n_features) {
 void require_interval(const ConstVectorView<double>& middle, const ConstVectorView<double>& half,
                       Index n) {
   require(middle.size() == n && half.size() == n, "an interval must be given for each column");
+  require(middle.array().isFinite().all(), "middle must be finite");
   require((half.array() > 0.0).all(), "half must be positive");
 }
 

@@ -27,6 +27,7 @@
 #include "dpgep/integer_moments.hpp"
 #include "dpgep/pair_oracle.hpp"
 #include "dpgep/parallel.hpp"
+#include "dpgep/row_weights.hpp"
 #include "dpgep/rows_product.hpp"
 #include "dpgep/sampled_rows.hpp"
 #include "dpgep/stochastic.hpp"
@@ -122,6 +123,35 @@ RowMajorMatrix<std::int64_t> dense_moments(int threads) {
               threads),
           "finite people are served");
   return total;
+}
+
+// Of each row, in an order that mixes them.
+std::vector<std::int16_t> some_weights(Index n) {
+  std::vector<std::int16_t> weights(static_cast<std::size_t>(n));
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    weights[i] = static_cast<std::int16_t>(i % 7 == 0 ? largest_weight : i % 5);
+  }
+  return weights;
+}
+
+std::vector<RowMajorMatrix<std::int64_t>> weighted_moments(int threads) {
+  const std::vector<float> entries = column_entries();
+  const std::vector<std::int16_t> weights = some_weights(table_rows);
+  std::vector<std::int64_t> groups(weights.size());
+  for (std::size_t i = 0; i < groups.size(); ++i) groups[i] = static_cast<std::int64_t>(i % 3);
+  constexpr Index width = table_columns + 3;
+  std::vector<RowMajorMatrix<std::int64_t>> limbs(2,
+                                                  RowMajorMatrix<std::int64_t>::Zero(width, width));
+  const auto limb = [&](std::size_t i) {
+    return Rows<std::int64_t>(limbs[i].data(), width, width, Eigen::OuterStride<>(width));
+  };
+  require(add_dense_moments(ConstRows<float>(entries.data(), table_rows, table_columns,
+                                             Eigen::OuterStride<>(table_columns)),
+                            table_rows, {groups.data(), table_rows}, 3, 5000.0, 20, limb(0),
+                            threads, {weights.data(), table_rows}, limb(1)),
+          "finite people are served");
+  carry_triangle(limb(0), limb(1));
+  return limbs;
 }
 
 RowMajorMatrix<std::int64_t> folded(int threads) {
@@ -242,6 +272,16 @@ RowMajorMatrix<double> waves(Index n, Index d) {
       n, d, [](Index i, Index j) { return std::sin(static_cast<double>(i * 31 + j)); });
 }
 
+std::vector<std::uint64_t> row_keys(int threads) {
+  const RowMajorMatrix<double> table = waves(60000, 20);
+  const std::vector<std::uint64_t> factors(21, 0x9E3779B97F4A7C15u);
+  const std::vector<std::int64_t> groups(60000, 2);
+  std::vector<std::uint64_t> keys(60000);
+  hash_rows<double>({table.data(), 60000, 20, Eigen::OuterStride<>(20)}, {factors.data(), 21},
+                    {groups.data(), 60000}, {keys.data(), 60000}, threads);
+  return keys;
+}
+
 // Histograms, sums and norms of a table, one after the other.
 std::vector<std::int64_t> table_counts(int threads) {
   const Index d = 20;
@@ -252,15 +292,17 @@ std::vector<std::int64_t> table_counts(int threads) {
   const ConstVectorView<double> one(ones.data(), d);
   const ConstIntegers column(columns.data(), d);
   std::vector<std::int64_t> counts(static_cast<std::size_t>(d * 22 + d * 8 + 3 * d + 40));
+  const std::vector<std::int16_t> weights = some_weights(table.rows());
+  const RowWeights w(weights.data(), table.rows());
   std::int64_t* next = counts.data();
   const auto take = [&](Index size) {
     next += size;
     return Integers(next - size, size);
   };
-  bool finite = count_magnitudes(rows, column, false, -5, 10, take(d * 22), threads);
-  finite = count_places(rows, column, false, one, one, take(d * 8), threads) && finite;
-  finite = sum_places(rows, false, one, one, 10, take(3 * d), threads) && finite;
-  finite = count_norms(rows, {nullptr, 0}, 0, -20, take(40), threads) && finite;
+  bool finite = count_magnitudes(rows, column, false, -5, 10, take(d * 22), threads, w);
+  finite = count_places(rows, column, false, one, one, take(d * 8), threads, w) && finite;
+  finite = sum_places(rows, false, one, one, 10, take(3 * d), threads, w) && finite;
+  finite = count_norms(rows, {nullptr, 0}, 0, -20, take(40), threads, w) && finite;
   require(finite, "tables of finite entries are counted");
   return counts;
 }
@@ -318,6 +360,8 @@ void check_results() {
   require(gathered(1) == gathered(n_threads), "gather_rows");
   require(columns_on_grid(1) == columns_on_grid(n_threads), "fixed_point_columns");
   require(dense_moments(1) == dense_moments(n_threads), "add_dense_moments");
+  require(weighted_moments(1) == weighted_moments(n_threads), "add_dense_moments with weights");
+  require(row_keys(1) == row_keys(n_threads), "hash_rows");
   require(folded(1) == folded(n_threads), "fold_triangle");
   require(symmetric_products(1) == symmetric_products(n_threads), "SymmetricMatrices");
   require(dense_products(1) == dense_products(n_threads), "DenseRows");
@@ -341,6 +385,16 @@ void check_exceptions() {
                       {total.data(), 300, 300, Eigen::OuterStride<>(300)}, n_threads);
       },
       "fold_triangle carries an exception to its caller");
+  const std::vector<double> people(static_cast<std::size_t>(table_rows * 99), 1.0);
+  const std::vector<std::int16_t> weights(static_cast<std::size_t>(table_rows), largest_weight);
+  require_throws<std::overflow_error>(
+      [&] {
+        add_dense_moments(
+            ConstRows<double>(people.data(), table_rows, 99, Eigen::OuterStride<>(99)), table_rows,
+            {nullptr, 0}, 1, 1.0, 20, {total.data(), 100, 100, Eigen::OuterStride<>(300)},
+            n_threads, {weights.data(), table_rows});
+      },
+      "add_dense_moments carries an exception to its caller");
   std::vector<std::int64_t> edge(n_deviates, INT64_MAX);
   NoiseStream stream(key_of(2), 0);
   require_throws<std::invalid_argument>(

@@ -102,6 +102,11 @@ def test_ids_of_many_types(ids: Any) -> None:
     assert numbers.min() == 0
 
 
+def test_an_id_in_a_packed_record() -> None:
+    record = np.array([(1, "a")], [("byte", "u1"), ("id", object)])
+    assert numbered(record["id"], 1).tolist() == [0]
+
+
 @pytest.mark.parametrize(
     ("ids", "error", "message"),
     [

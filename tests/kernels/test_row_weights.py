@@ -36,6 +36,7 @@ def test_hashes_of_rows_and_groups(n: int, d: int, dtype: str) -> None:
     wide = rng.standard_normal((n, d + 2)).astype(dtype)
     wide[rng.random(wide.shape) < 0.1] = -0.0
     rows, groups, factors = wide[:, 1 : d + 1], rng.integers(-1, 3, n), FACTORS[: d + 1]
+    groups[0] = 2**63 - 1  # no group, but no reason to leave the range of integers
     expected = reference.hash_rows(rows, factors.tolist(), groups.tolist())
     for kernel in KERNELS.values():
         for n_threads in (1, 3):
@@ -79,6 +80,7 @@ ROWS, KEYS, ZEROS = np.zeros((3, 2)), np.zeros(3, np.uint64), np.zeros(3, np.int
         (lambda: core.add_rest(np.array([0, -1, 0]), KEYS, ZEROS, ZEROS + 0), ValueError, "an entry for each person"),
         (lambda: core.add_rest(np.zeros(3, int), KEYS[:2], ZEROS, ZEROS + 0), ValueError, "an entry for each row"),
         (lambda: core.add_rest(np.zeros(3, int), KEYS, ZEROS + 4, ZEROS + 0), ValueError, "more rows than a person"),
+        (lambda: core.add_rest(np.zeros(3, int), KEYS, ZEROS - 1, ZEROS + 0), ValueError, "rest must be at least 0"),
     ],
 )
 def test_what_does_not_fit_is_refused(call: Any, error: type, message: str) -> None:

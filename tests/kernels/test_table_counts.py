@@ -187,6 +187,13 @@ ROWS, ONE, COUNTS = np.zeros((4, 2)), np.ones(2), np.zeros((2, 2, 9), np.int64)
         (lambda: core.count_magnitudes(ROWS, np.array([0]), False, 0, 8, COUNTS), ValueError, "counts must have shape"),
         (lambda: core.count_magnitudes(ROWS, np.array([0, 1]), False, 2**40, 8, COUNTS), ValueError, "octaves must be"),
         (lambda: core.count_magnitudes(ROWS, np.array([0, 1]), False, 0, 8, COUNTS, 0), ValueError, "n_threads >= 1"),
+        (lambda: core.count_magnitudes(ROWS, COUNTS.ravel()[:2], False, 0, 8, COUNTS), ValueError, "not overlap"),
+        (lambda: core.count_places(ROWS, COUNTS.ravel()[:2], False, ONE, ONE, COUNTS), ValueError, "not overlap"),
+        (
+            lambda: core.sum_places(ROWS, True, np.inf * ONE, ONE, 10, np.zeros((3, 2), np.int64)),
+            ValueError,
+            "middle must be finite",
+        ),
         (
             lambda: core.count_places(ROWS, np.array([0, 1]), False, ONE, 0 * ONE, COUNTS),
             ValueError,

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import reference
 from hypothesis import given
 from hypothesis import strategies as st
 from variants import kernels
@@ -24,14 +25,12 @@ def objects(values: list[Any]) -> Any:
 
 
 def check(values: list[str]) -> None:
-    found: dict[str, int] = {}
-    expected = [found.setdefault(value, len(found)) for value in values]
+    expected, expected_firsts = reference.number_texts(values)
     for kernel in KERNELS.values():
         numbers = np.full(len(values), -1)
         firsts = kernel.number_texts(objects(values), numbers)
         assert numbers.tolist() == expected
-        assert [values[i] for i in firsts] == list(found)
-        assert firsts.tolist() == [expected.index(number) for number in range(len(found))]
+        assert firsts.tolist() == expected_firsts
 
 
 @given(st.lists(st.text(st.characters(codec=None), max_size=3), max_size=200))
@@ -54,6 +53,7 @@ def test_what_does_not_fit_is_refused() -> None:
         (objects(["a", "b"]), np.zeros(1, np.int64), ValueError),
         (objects(["a", "b", "c", "d"])[::2], np.zeros(2, np.int64), ValueError),
         (objects(["a"]), np.zeros(1), TypeError),
+        (np.zeros(1, [("byte", "u1"), ("text", object)])["text"], np.zeros(1, np.int64), ValueError),  # not aligned
         (np.zeros(1), np.zeros(1, np.int64), TypeError),
     ):
         with pytest.raises(error):

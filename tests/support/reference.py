@@ -45,6 +45,7 @@ __all__ = [
     "mix_rows",
     "noise_times_vector",
     "normal",
+    "number_texts",
     "pack",
     "pair_products",
     "poisson_sample",
@@ -763,6 +764,15 @@ def add_rest(persons: Sequence[int], keys: Sequence[int], rest: Sequence[int]) -
         for _, i in own[:n_more]:
             more[i] = 1
     return more
+
+
+def number_texts(texts: Sequence[str]) -> tuple[list[int], list[int]]:
+    """The number of each string among the distinct ones, in the order in which they come; where each comes first."""
+    first: dict[str, int] = {}
+    for i, text in enumerate(texts):
+        first.setdefault(text, i)
+    number = {text: k for k, text in enumerate(first)}
+    return [number[text] for text in texts], list(first.values())
 
 
 def map_rows(rows: NDArray[Any], location: Vector | None, scale: Vector | None, largest: float) -> Matrix:

@@ -23,7 +23,7 @@ bool count_magnitudes(const ConstRows<Scalar>& rows, const ConstIntegers& column
                       const RowWeights& weights = once_each());
 
 // counts (n_columns, n_bins): entries in each of n_bins equal parts of their column's interval,
-// middle_c +- half_c with half_c > 0. What lies beyond an end counts as there.
+// middle_c +- half_c, finite, with half_c > 0. What lies beyond an end counts as there.
 template <class Scalar>
 bool count_places(const ConstRows<Scalar>& rows, const ConstIntegers& columns, bool missing,
                   const ConstVectorView<double>& middle, const ConstVectorView<double>& half,

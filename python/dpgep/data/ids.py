@@ -128,7 +128,7 @@ def _checked(ids: Any, n_rows: int) -> NDArray[Any]:
 def _looked_up(values: NDArray[Any]) -> tuple[Numbers, list[Any]]:
     """The number of each value, and the distinct values in this order."""
     if values.dtype.kind in "OUT":
-        objects, numbers = np.ascontiguousarray(values.astype(object, copy=False)), np.empty(len(values), np.int64)
+        objects, numbers = np.require(values, object, ["C", "A"]), np.empty(len(values), np.int64)
         if (firsts := core.number_texts(objects, numbers)) is not None:
             return numbers, objects[firsts].tolist()
     try:
