@@ -914,10 +914,27 @@ def test_ids_that_floating_point_would_merge_are_refused(tmp_path: Path) -> None
     table = pd.DataFrame(x, columns=["a", "b"]).assign(key=ids)
     table.to_csv(tmp_path / "long.csv", index=False)
     assert dpgep.pca(table, person="key", bound=2.0).facts.n == 1000
-    with pytest.raises(ValueError, match="too long for floating point"):
-        dpgep.solve(dpgep.pca(dpgep.scan(tmp_path / "long.csv"), person="key", bound=2.0), epsilon=1.0, delta=1e-5)
+    source = dpgep.scan(tmp_path / "long.csv")  # ids are text there
+    solution = dpgep.solve(dpgep.pca(source, person="key", bound=2.0), epsilon=math.inf)
+    assert solution.privacy.public is not None
+    assert solution.privacy.public.n_people == 1000
     with pytest.raises(ValueError, match="too long for floating point"):
         dpgep.pca(x, person=ids.astype(float), bound=2.0)
+
+
+@pytest.mark.parametrize("last", ["8", "8.5", "1e3", "true", "2020-01-01", "x8", "9" * 20])
+@pytest.mark.parametrize("filter", [None, "a > -9"])
+def test_no_id_in_a_csv_decides_whether_others_are_alike(last: str, filter: str | None, tmp_path: Path) -> None:
+    ids = [*map(str, range(8)), *(f"0{i}" for i in range(8)), last]  # 7 and 07 are one number, and two texts
+    table = pd.DataFrame(np.random.default_rng(0).standard_normal((17, 2)), columns=["a", "b"]).assign(key=ids)
+    table.to_csv(tmp_path / "ids.csv", index=False)
+    source, adjacency = dpgep.scan(tmp_path / "ids.csv", filter=filter), "add-remove" if filter else "replace-one"
+    for rows, person in ((source, "key"), (source[["a", "b"]], source["key"])):
+        problem = dpgep.pca(rows, person=person, bound=9.0, adjacency=adjacency)
+        dpgep.solve(problem, n_components=1, epsilon=math.inf)
+        assert problem.dataset.people.n == 17
+    with pytest.raises(ValueError, match="key"):
+        dpgep.pca(dpgep.scan(tmp_path / "ids.csv", filter="key != 4"), person="key", bound=9.0, adjacency="add-remove")
 
 
 @pytest.mark.parametrize("absent", ["", "NA", "nan"])

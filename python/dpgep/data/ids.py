@@ -188,7 +188,10 @@ def split_off(views: Sequence[Any], given: Any, column: Beside = IDS) -> tuple[t
     if given is None:
         return tuple(views), None
     if any(not _has_columns(view) and not hasattr(view, "__array__") and is_source(view) for view in views):
-        return _split_off_selections(views, given, column)
+        kept, selected = _split_off_selections(views, given, column)
+        if column is IDS:  # else one person's id would decide whether others are alike: 7 and 07 are, as numbers
+            selected.scan.source.read_as_text(selected.key)
+        return kept, selected
     if isinstance(given, Selection):
         raise TypeError(
             f"{column.name} is a column of a source, but the rows are in memory: pass {column.each} for each of them"

@@ -25,7 +25,7 @@ from dpgep.errors import DataError
 from dpgep.sources.arrays import Array, SideBySide
 from dpgep.sources.batches import BATCH_BYTES
 from dpgep.sources.encoding import Categories
-from dpgep.sources.names import as_text, identifies, listed
+from dpgep.sources.names import Key, as_text, listed
 from dpgep.sources.source import Source, packages_messages_withheld, replaced
 from dpgep.sources.tables import ArrowTable, is_numeric, pyarrow
 
@@ -70,6 +70,9 @@ class CsvFiles(ArrowTable):
         # an empty line is a missing value where there is one column, and no row where there are more
         self._parse_options = _parsing(separator, ignore_empty_lines=len(fields) > 1)
 
+    def read_as_text(self, key: Key) -> None:
+        self.schema = self.schema.set(self.schema.get_field_index(key), pyarrow().field(key, pyarrow().string()))
+
     def record_batches(self, names: list[str], rows: int) -> Iterator[Any]:
         csv = pyarrow(".csv")
         # pyarrow's scan of a data set parses ahead of what uses the rows, without a limit; with threads, this reader
@@ -113,8 +116,6 @@ class CsvFiles(ArrowTable):
                 )
             kind = "number" if str(field.type) == "double" else str(field.type)
             advice = "declare the categories of text" if kind == "number" else "leave the column out"
-            if identifies(field.name):
-                advice = "write these ids as text to a file of Parquet"
             return DataError(
                 f"column {quoted(field.name)} holds a value that is no {kind}, unlike the first megabyte of {where}: "
                 f"correct the file, or {advice}"

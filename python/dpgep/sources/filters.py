@@ -54,17 +54,24 @@ class Filtered(ArrowTable):
 
     def __init__(self, source: ArrowTable, condition: Condition) -> None:
         self._source = source
-        self.schema, self.types = source.schema, source.types
         self.repeatable = source.repeatable
         self.reads_ahead = source.reads_ahead
         self._condition = condition
         self.found_text = source.found_text
-        self._needed = _columns_of(self._expression(self.schema), self.schema)
+        self._take_types()
         for name in () if isinstance(condition, str) else source.found_types.intersection(self._needed):
             raise ValueError(  # does not name the type, which one person may have decided
                 f"column {quoted(name)} was inferred not to be numeric from the first megabyte, possibly from one "
                 "person's value: write the filter as text instead of an expression of pyarrow"
             )
+
+    def _take_types(self) -> None:
+        self.schema, self.types = self._source.schema, self._source.types
+        self._needed = _columns_of(self._expression(self.schema), self.schema)
+
+    def read_as_text(self, key: Key) -> None:
+        self._source.read_as_text(key)
+        self._take_types()
 
     def needed(self, keys: Sequence[Key]) -> list[Hashable]:
         return list(dict.fromkeys([*super().needed(keys), *self._needed]))

@@ -64,6 +64,9 @@ class Source(ABC):
         """Names of the columns in the matrix that a key selects, None where they have none."""
         return None
 
+    def read_as_text(self, key: Key) -> None:  # noqa: B027  # elsewhere types are declared
+        """Read a column as text from now on, if its type was found in its values, where one person may decide it."""
+
     def needed(self, keys: Sequence[Key]) -> list[Hashable]:
         """Names of the columns of a table that `pieces` reads for some keys."""
         return []
