@@ -39,7 +39,7 @@ def test_rows_count_as_often_as_they_weigh(
     rng = np.random.default_rng([n, d])
     rows = (60.0 * np.abs(rng.standard_normal((n, d)))).astype(dtype)
     groups = rng.integers(0, n_groups, n) if n_groups > 1 else None
-    weights = rng.choice([0, 1, 3, 819, 820, 4096], n).astype(np.int16)
+    weights = rng.choice([0, 1, 3, 819, 820, 8192], n).astype(np.int16)
     codes = np.zeros(n, np.int64) if groups is None else groups
     on_grid = expected_grid(rows, 100.0, bits)
     marks = (1 << bits) * np.eye(n_groups, dtype=np.int64)[codes] if n_groups else np.zeros((n, 0), np.int64)
