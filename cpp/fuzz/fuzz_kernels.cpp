@@ -619,12 +619,20 @@ void fuzz_table(Bytes bytes) {
       return count_norms(r, {nullptr, 0}, 0, -20, c, 1, w);
     });
   }
-  const std::vector<double> one(static_cast<std::size_t>(d * d), 1.0);
-  mix_rows(view(out, n, d), const_view(one, d, d), 20, 1);
   const std::int64_t there = sums.tail(d).sum();
   require(octaves.sum() == there && places.sum() == there, "everybody is counted once");
   require(missing || there == n * d, "nobody is missing");
   for (const double each : out) require(std::abs(each) <= 3.0, "mapped rows are cut");
+  const std::vector<double> one(static_cast<std::size_t>(d * d), 1.0);
+  std::vector<double> mixed = out;
+  mix_rows(view(mixed, n, d), const_view(one, d, d), 20, 1);
+  for (std::size_t i = 0; i < out.size(); i += static_cast<std::size_t>(d)) {
+    double sum = 0.0;
+    for (Index j = 0; j < d; ++j)
+      sum += std::ldexp(std::nearbyint(std::ldexp(out[i + static_cast<std::size_t>(j)], 20)), -20);
+    for (Index j = 0; j < d; ++j)
+      require(mixed[i + static_cast<std::size_t>(j)] == sum, "sums of a row on the grid");
+  }
 }
 
 }  // namespace
