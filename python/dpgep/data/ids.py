@@ -19,7 +19,7 @@ from dpgep.sources import Selection, as_vector_of_values, is_source, scan
 from dpgep.sources.kinds import is_dask_frame, is_frame, is_polars_frame, is_table
 from dpgep.sources.names import missing
 
-# Ids that are whole numbers within a range of so many times their number are numbers already.
+# Ids that are whole numbers within a range of this many times their number are numbers already.
 _DENSE = 8
 # Text that stands for no value where files are read: nobody's id.
 _ABSENT = frozenset(["", "NA", "N/A", "n/a", "#N/A", "#NA", "NaN", "nan", "NULL", "null", "None", "<NA>"])
@@ -241,7 +241,7 @@ def _split_off_selections(views: Sequence[Any], given: Any, column: Beside) -> t
 
 
 def _has_columns(view: Any) -> bool:
-    """Whether this is a table in memory, or a Dask DataFrame, whose columns are chosen as those of pandas."""
+    """Whether this is a table in memory, or a Dask DataFrame, whose columns are chosen as in pandas."""
     return is_table(view) or is_dask_frame(view)
 
 

@@ -99,7 +99,7 @@ class ExactSums(Sums):
 
     @abstractmethod
     def merge(self, other: Any, times: int = 1) -> None:
-        """Add the sums over other people, of the same layout and grid, as if each were there so many ``times``."""
+        """Add the sums over other people, of the same layout and grid, as if each were there that many ``times``."""
 
     @abstractmethod
     def limbs(self) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
@@ -190,7 +190,7 @@ class ExactMomentAccumulator(ExactSums):
         return not rows.is_sparse and self._narrow(Batch(rows), rows.n) is not None
 
     def merge(self, other: ExactMomentAccumulator, times: int = 1) -> None:
-        """Add the sums over other people, of the same layout and grid, as if each were there so many ``times``."""
+        """Add the sums over other people, of the same layout and grid, as if each were there that many ``times``."""
         if (self.layout, self.bits) != (other.layout, other.bits):
             raise ValueError("sums of different layouts or grids cannot be added")
         if times > 1:

@@ -29,7 +29,7 @@ class ExactMomentsByGroup(ExactSums):
             vars(self).update(vars(new))
 
     def merge(self, other: ExactMomentsByGroup, times: int = 1) -> None:
-        """Add the sums over other people, of the same layout and grid, as if each were there so many ``times``."""
+        """Add the sums over other people, of the same layout and grid, as if each were there that many ``times``."""
         if (self.layout, self.bits) != (other.layout, other.bits):
             raise ValueError("sums of different layouts or grids cannot be added")
         groups = [sums.copy() for sums in self._groups]  # an interrupt leaves those that there were
@@ -61,7 +61,7 @@ class ExactMomentsByGroup(ExactSums):
     def require_possible(self) -> None:
         """Raise ValueError unless these may be sums over ``n`` people, as `limbs` returns them."""
         for sums in self._groups:
-            sums.limbs()  # with as many limbs as so many people have
+            sums.limbs()  # with as many limbs as the sums of n people have
             sums.require_possible()
         if (listed := sum(sums.n for sums in self._groups)) > self.n:
             raise ValueError(f"the groups hold {listed} of n = {self.n} people")

@@ -92,8 +92,8 @@ class SumsOfPeople(Generic[S]):
 def checksum(people: Identified | None, key: bytes) -> bytes:
     """A keyed checksum of rows with their groups and persons, in any order: that of their hashes, sorted.
 
-    A row is some words of 32 bits; two sums of them, each word times a random one of 64 bits, modulo 2^64, are those of
-    another row with a probability of at most 2^-66.
+    A row is some words of 32 bits, and has two sums of them, each word times a random one of 64 bits, modulo 2^64. Two
+    rows have the same sums with a probability of at most 2^-66.
     """
     if people is None:
         return b""

@@ -47,7 +47,7 @@ _CACHED_BYTES, _FEWEST_ROWS, _MOST_BYTES = 1 << 20, 512, 1 << 23
 _FEWEST_OF_A_TABLE = 128
 # Rows of one weight that are copied at a time.
 _ROWS_OF_A_WEIGHT = 1 << 14
-# Rows of more weights than this are added up by the digits of their weights, of so many bits.
+# Rows of more weights than this are added up by the digits of their weights, of this many bits.
 MOST_WEIGHTS, DIGIT_BITS = 128, 6
 # Entries of sparse rows that are looked at together.
 _BLOCK_ENTRIES = 1 << 20

@@ -63,7 +63,7 @@ class Weighting:
 
     @property
     def most_alike(self) -> int | None:
-        """Up to how many rows of a person count alike; None where those of each person add up to one exactly.
+        """Up to how many rows of a person count alike; None where the rows of each person add up to one exactly.
 
         Of people who may count less, how much they count together depends on the data.
         """

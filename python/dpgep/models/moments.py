@@ -86,7 +86,7 @@ class MomentLayout:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the moment matrix, or of a stack of those of the groups."""
+        """Of the moment matrix, or of a stack of one for each group."""
         return (self.n_groups,) * self.by_group + (self.dimension,) * 2
 
     def blocks(self, matrix: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
@@ -315,7 +315,7 @@ def of_group(moments: ReleasedMoments, group: int) -> ReleasedMoments:
 
 
 def of_groups(groups: Sequence[ReleasedMoments], moments: ReleasedMoments) -> ReleasedMoments:
-    """Moments by group of people in the shares of others, from those of each group alone: `of_group` undone."""
+    """Moments by group of people in the shares of others, from the moments of each group alone: `of_group` undone."""
     shares = effective_counts(moments)
     second = np.stack([share * group.second for share, group in zip(shares, groups, strict=True)])
     return replace(moments, second=second, sums=np.hstack([group.sums for group in groups]) * shares, counts=shares)

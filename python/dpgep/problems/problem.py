@@ -318,8 +318,8 @@ def dataset_of(
     """The people of views, and of labels or responses: arrays, Dask's too, or selections of one source.
 
     Ids and weights of ``weighting``, one for each row, or selections of the same source, say how much each row counts;
-    ``identities`` become those of all people whose rows are read. Dask computes collections on ``client`` (None: what
-    ``dask.compute`` uses), and if there is one, Parquet files.
+    ``identities`` become the hashes of all people whose rows are read. Dask computes collections on ``client`` (None:
+    what ``dask.compute`` uses), and if there is one, Parquet files.
     """
     data = (*(view.rows for view in views), *groups)
     selections = [part for part in data if isinstance(part, Selection)]
