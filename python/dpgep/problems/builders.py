@@ -9,8 +9,7 @@ import numpy as np
 
 from dpgep._checks import require_flag, require_non_negative, require_people
 from dpgep.data.groups import public_classes, slice_edges
-from dpgep.data.inputs import View, check_adjacency, n_rows, opened
-from dpgep.data.weighting import Weighting
+from dpgep.data.inputs import View, check_adjacency, n_rows
 from dpgep.models import (
     CcaModel,
     ContrastivePcaModel,
@@ -25,7 +24,7 @@ from dpgep.models import (
 from dpgep.models.gep import GepModel
 from dpgep.models.model import Adjacency, Matrix, PublicFacts
 from dpgep.models.preprocessing import AutoPreprocessing, Bound, Preprocessing
-from dpgep.models.row_model import Classes, RowModel, Slices, view_labels
+from dpgep.models.row_model import Classes, Slices
 from dpgep.problems.problem import MatrixProblem, MomentProblem, moment_problem
 
 
@@ -114,8 +113,8 @@ def pca(
     """
     require_flag("standardize", standardize)
     kind = StandardizedPcaModel if standardize else PcaModel
-    counted = Weighting(person, rows, weights, largest_weight)
-    return _built(lambda x: kind(x.width, center), (X,), (), bound, preprocessing, adjacency, public_n, counted)
+    how = bound, preprocessing, adjacency, public_n, person, rows, weights, largest_weight
+    return moment_problem(lambda x: kind(x.width, center), (X,), (), *how)
 
 
 def cca(
@@ -160,17 +159,8 @@ def cca(
     TypeError, ValueError
         As in `dpgep.pca`, and if X and Y differ in their number of rows.
     """
-    counted = Weighting(person, rows, weights, largest_weight)
-    return _built(
-        lambda x, y: CcaModel((x.width, y.width), center),
-        (X, Y),
-        (),
-        bound,
-        preprocessing,
-        adjacency,
-        public_n,
-        counted,
-    )
+    how = bound, preprocessing, adjacency, public_n, person, rows, weights, largest_weight
+    return moment_problem(lambda x, y: CcaModel((x.width, y.width), center), (X, Y), (), *how)
 
 
 def pls(
@@ -215,17 +205,8 @@ def pls(
     TypeError, ValueError
         As in `dpgep.cca`.
     """
-    counted = Weighting(person, rows, weights, largest_weight)
-    return _built(
-        lambda x, y: PlsModel((x.width, y.width), center),
-        (X, Y),
-        (),
-        bound,
-        preprocessing,
-        adjacency,
-        public_n,
-        counted,
-    )
+    how = bound, preprocessing, adjacency, public_n, person, rows, weights, largest_weight
+    return moment_problem(lambda x, y: PlsModel((x.width, y.width), center), (X, Y), (), *how)
 
 
 def multiset_cca(
@@ -280,17 +261,8 @@ def multiset_cca(
     """
     if not isinstance(views, (list, tuple)):
         raise TypeError(f"views must be a list of matrices, one for each view, got {type(views).__name__}")
-    counted = Weighting(person, rows, weights, largest_weight)
-    return _built(
-        lambda *rows: MultisetCcaModel(tuple(view.width for view in rows), center),
-        views,
-        (),
-        bound,
-        preprocessing,
-        adjacency,
-        public_n,
-        counted,
-    )
+    how = bound, preprocessing, adjacency, public_n, person, rows, weights, largest_weight
+    return moment_problem(lambda *rows: MultisetCcaModel(tuple(view.width for view in rows), center), views, (), *how)
 
 
 def fda(
@@ -350,8 +322,8 @@ def fda(
     def model(x: View) -> FdaModel:
         return FdaModel(x.width, public_classes(labels, n_rows(x.rows), classes))
 
-    counted = Weighting(person, rows, weights, largest_weight)
-    return _built(model, (X,), (labels,), bound, preprocessing, adjacency, public_n, counted)
+    how = bound, preprocessing, adjacency, public_n, person, rows, weights, largest_weight
+    return moment_problem(model, (X,), (labels,), *how)
 
 
 def sir(
@@ -403,8 +375,8 @@ def sir(
         As in `dpgep.pca`, and if y is not a vector of n real numbers or the slices are not publicly specified.
     """
     interior = tuple(slice_edges(slices, y_range, edges).tolist())
-    counted = Weighting(person, rows, weights, largest_weight)
-    return _built(lambda x: SirModel(x.width, interior), (X,), (y,), bound, preprocessing, adjacency, public_n, counted)
+    how = bound, preprocessing, adjacency, public_n, person, rows, weights, largest_weight
+    return moment_problem(lambda x: SirModel(x.width, interior), (X,), (y,), *how)
 
 
 def contrastive_pca(
@@ -461,8 +433,8 @@ def contrastive_pca(
         classes = public_classes(labels, n_rows(x.rows), (target, background))
         return ContrastivePcaModel(x.width, Classes(classes), float(alpha))
 
-    counted = Weighting(person, rows, weights, largest_weight)
-    return _built(model, (X,), (labels,), bound, preprocessing, adjacency, public_n, counted)
+    how = bound, preprocessing, adjacency, public_n, person, rows, weights, largest_weight
+    return moment_problem(model, (X,), (labels,), *how)
 
 
 def table_problem(
@@ -508,8 +480,8 @@ def table_problem(
             raise ValueError("give either edges, which say how many slices there are, or slices with y_range")
         return TableModel(x.width, Slices(tuple(slice_edges(**cuts).tolist())), by_group)
 
-    counted = Weighting(person, rows, weights, largest_weight)
-    return _built(model, (X,), () if groups is None else (groups,), bound, preprocessing, adjacency, public_n, counted)
+    how = bound, preprocessing, adjacency, public_n, person, rows, weights, largest_weight
+    return moment_problem(model, (X,), () if groups is None else (groups,), *how)
 
 
 def gep(
@@ -581,31 +553,6 @@ def _symmetric(values: Any, name: str) -> Matrix:
         raise ValueError(f"{name} must be symmetric; pass ({name} + {name}.T) / 2 if the difference is rounding")
     # a projection: unlike copying one triangle, it moves no two matrices further apart than they were
     return np.asarray(matrix / 2 + matrix.T / 2)
-
-
-def _built(
-    make: Callable[..., RowModel],
-    views: Sequence[Any],
-    groups: tuple[Any, ...],
-    bound: Bound,
-    preprocessing: AutoPreprocessing | Preprocessing | None,
-    adjacency: Adjacency,
-    public_n: int | None,
-    weighting: Weighting,
-) -> MomentProblem:
-    """The problem of the model that ``make`` makes of the views, for rows of the same people and their groups."""
-    views, weighting = weighting.split_off(views)
-    found = [opened(view, label, adjacency) for view, label in zip(views, view_labels(len(views)), strict=True)]
-    return moment_problem(
-        make(*found),
-        found,
-        groups,
-        bound=bound,
-        preprocessing=preprocessing,
-        adjacency=adjacency,
-        public_n=public_n,
-        weighting=weighting,
-    )
 
 
 #: the models by the names of their commands

@@ -26,7 +26,7 @@ from dpgep.data.inputs import (
     inputs_of,
     n_rows,
     named,
-    opened_views,
+    opened,
     require_row_model,
     require_width,
 )
@@ -41,7 +41,7 @@ from dpgep.models.model import Adjacency, Matrix, Model, PublicFacts, PublicSide
 from dpgep.models.moments import MomentLayout
 from dpgep.models.pairwise import require_pairs
 from dpgep.models.preprocessing import AutoPreprocessing, Bound, Preprocessing, is_pairwise, takes_missing
-from dpgep.models.row_model import Classes, RowModel, input_names, layout_of
+from dpgep.models.row_model import Classes, RowModel, input_names, layout_of, view_labels
 from dpgep.sources import Scan, Selection
 from dpgep.sources.kinds import is_dask_collection, is_dask_frame, is_spark_frame
 from dpgep.sources.scan import parquet_parts
@@ -362,17 +362,25 @@ def dataset_of(
 
 
 def moment_problem(
-    model: RowModel,
-    views: Sequence[View],
-    groups: Sequence[Any] = (),
-    *,
+    make: Callable[..., RowModel],
+    data: Sequence[Any],
+    groups: Sequence[Any],
     bound: Bound,
     preprocessing: AutoPreprocessing | Preprocessing | None,
     adjacency: Any,
     public_n: Any,
-    weighting: Weighting = EQUAL,
+    *counted: Any,
 ) -> MomentProblem:
-    """The problem of ``model``, named by its views, for these and for labels or responses of the same people."""
+    """The problem of the model that ``make`` makes of views, for these and for labels or responses of the same people.
+
+    ``counted``: person, rows, weights and largest_weight.
+    """
+    data, weighting = Weighting(*counted).split_off(data)
+    labelled = zip(data, view_labels(len(data)), strict=True)
+    views = [opened(values, label, adjacency) for values, label in labelled]
+    model = make(*views)
+    for view, name, columns in zip(views, input_names(model), model.views, strict=False):
+        require_width(view.width, name, columns.stop - columns.start)
     model = named(model, *(view.names for view in views))
     found = clipping_of(bound, preprocessing)
     given = found if isinstance(found, float) else None
@@ -434,18 +442,9 @@ def problem_of(
         As in `dpgep.pca`, and for a model of another kind, or more or fewer data than the model's inputs.
     """
     require_row_model(model)
-    data, weighting = Weighting(person, rows, weights, largest_weight).split_off(inputs_of(model, *data))
-    views = opened_views(model, data, adjacency)
-    return moment_problem(
-        model,
-        views,
-        data[len(views) :],
-        bound=bound,
-        preprocessing=preprocessing,
-        adjacency=adjacency,
-        public_n=public_n,
-        weighting=weighting,
-    )
+    people, n_views = inputs_of(model, *data), len(model.views)
+    how = bound, preprocessing, adjacency, public_n, person, rows, weights, largest_weight
+    return moment_problem(lambda *_: model, people[:n_views], people[n_views:], *how)
 
 
 def prepared_problem(
