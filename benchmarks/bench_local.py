@@ -23,7 +23,7 @@ from support import Matrix, judge, say
 import dpgep
 from dpgep._dispatch import core
 from dpgep._threads import thread_count
-from dpgep.local import Aggregator, GaussianRandomizer, ReportBatch
+from dpgep.local import Aggregator, GaussianRandomizer, Reports
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"))
 import printed_mechanisms as printed
@@ -42,7 +42,7 @@ ROUNDS = 3 if support.QUICK else 15
 # --- speed ---
 
 
-def batch_of(m: int, **options: Any) -> ReportBatch:
+def batch_of(m: int, **options: Any) -> Reports:
     return GaussianRandomizer(**TERMS, **options).randomize_rows(np.random.default_rng(0).standard_normal((m, P)))
 
 

@@ -12,7 +12,7 @@ from conftest import unit_rows
 from stored import bytes_of
 
 import dpgep
-from dpgep.local import Aggregator, GaussianRandomizer, ReportBatch, ReportError
+from dpgep.local import Aggregator, GaussianRandomizer, ReportError, Reports
 
 Matrix = Any
 
@@ -57,8 +57,8 @@ def test_every_way_in_leads_to_the_same_sum(dtype: str, rng: np.random.Generator
         servers[2].add(batch[i])
         servers[3].add(batch[59 - i].to_bytes())
     halves = [Aggregator(4, 1.0, 1.0, 1e-6) for _ in range(2)]
-    halves[0].add(ReportBatch(batch.mechanism, batch.values[:25]))
-    halves[1].add(ReportBatch(batch.mechanism, batch.values[25:]))
+    halves[0].add(Reports(batch.mechanism, batch.values[:25]))
+    halves[1].add(Reports(batch.mechanism, batch.values[25:]))
     servers[4].merge(halves[0])
     servers[4].merge(dpgep.load(bytes_of(halves[1])))
     expected = np.zeros((4, 4))
@@ -106,7 +106,7 @@ def test_sums_carry_beyond_int64(slab: int, monkeypatch: pytest.MonkeyPatch) -> 
     assert n < 200_000
     values = np.tile(np.array([largest, -largest, 0]), (n, 1))
     # a third of it is more than int64 holds
-    server.add(ReportBatch(mechanism, values))
+    server.add(Reports(mechanism, values))
     low, high = server._sum
     exact = [int(h) * 2**40 + int(x) for h, x in zip(high, low, strict=True)]
     assert exact == [n * largest, -n * largest, 0]

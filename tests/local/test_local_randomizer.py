@@ -38,11 +38,11 @@ def test_without_noise_a_report_is_the_square_of_the_record_on_its_grid(rng: np.
     report = plain().randomize(x)
     (q,) = reference.fixed_point_rows(x[None, :], 2.0, 20)
     np.testing.assert_array_equal(report.values[0], reference.pack(np.outer(q, q)))
-    np.testing.assert_allclose(report.matrix(), np.outer(x, x), rtol=0, atol=GRID)
+    np.testing.assert_allclose(report.matrices()[0], np.outer(x, x), rtol=0, atol=GRID)
     np.testing.assert_array_equal(plain().randomize_rows([x, x]).values[1], report.values[0])
     # what lies on the grid is kept to the last bit
     on_grid = np.array([0.5, -0.25, 2.0**-18, 0.0])
-    np.testing.assert_array_equal(plain().randomize(on_grid).matrix(), np.outer(on_grid, on_grid))
+    np.testing.assert_array_equal(plain().randomize(on_grid).matrices()[0], np.outer(on_grid, on_grid))
 
 
 def test_long_records_are_shrunk_to_the_bound(rng: np.random.Generator) -> None:
@@ -50,10 +50,10 @@ def test_long_records_are_shrunk_to_the_bound(rng: np.random.Generator) -> None:
     x *= 2.0 / np.linalg.norm(x)
     for factor in (1.0, 7.0, 1e150):
         report = plain().randomize(factor * x)
-        np.testing.assert_allclose(report.matrix(), np.outer(x, x), rtol=0, atol=GRID)
+        np.testing.assert_allclose(report.matrices()[0], np.outer(x, x), rtol=0, atol=GRID)
         diagonal = report.values[0][[0, 4, 7, 9]]
         assert diagonal.sum() <= 4**20  # the squared norm, without rounding
-    np.testing.assert_allclose(plain().randomize(0.3 * x).matrix(), np.outer(x, x) * 0.09, rtol=0, atol=GRID)
+    np.testing.assert_allclose(plain().randomize(0.3 * x).matrices()[0], np.outer(x, x) * 0.09, rtol=0, atol=GRID)
 
 
 def test_records_are_in_the_ball_on_the_grid(rng: np.random.Generator) -> None:

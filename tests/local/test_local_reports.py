@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from stored import bytes_of
 
 import dpgep
-from dpgep.local import Aggregator, GaussianRandomizer, Report, ReportBatch, ReportError, protocol
+from dpgep.local import Aggregator, GaussianRandomizer, ReportError, Reports, protocol
 from dpgep.serialization import Format, opened
 
 TERMS: dict[str, Any] = {"dim": 3, "bound": 2.0, "epsilon": 1.0, "delta": 1e-6}
@@ -23,7 +23,7 @@ DTYPES = ["int64", "float32"]
 FIELDS = ("magic", "version", "type", "bits", "seeded", "dim", "records", "count", "bound", "epsilon", "delta", "dev")
 
 
-def batch_of(dtype: str = "int64", m: int = 4, **changed: Any) -> ReportBatch:
+def batch_of(dtype: str = "int64", m: int = 4, **changed: Any) -> Reports:
     randomizer = GaussianRandomizer(**{**TERMS, "dtype": dtype, **changed})
     return randomizer.randomize_rows(np.ones((m, randomizer.mechanism.dim)))
 
@@ -45,33 +45,32 @@ def resealed(message: bytes, **changed: Any) -> bytes:
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_batches_survive_bytes(dtype: str) -> None:
     batch = batch_of(dtype)
-    read = ReportBatch.from_bytes(batch.to_bytes())
+    read = Reports.from_bytes(batch.to_bytes())
     assert read.mechanism == batch.mechanism
     assert read.values.dtype == batch.values.dtype == np.dtype(dtype)
     np.testing.assert_array_equal(read.values, batch.values)
     assert not read.seeded
     assert len(batch.to_bytes()) == 64 + batch.values.nbytes
-    assert ReportBatch.from_bytes(bytearray(batch.to_bytes())).to_bytes() == batch.to_bytes()
+    assert Reports.from_bytes(bytearray(batch.to_bytes())).to_bytes() == batch.to_bytes()
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_report_is_a_batch_of_one(dtype: str) -> None:
     batch = batch_of(dtype)
-    report = Report.from_bytes(batch[-1].to_bytes())
+    report = Reports.from_bytes(batch[-1].to_bytes())
     np.testing.assert_array_equal(report.values, batch.values[-1:])
     assert [float(each.values[0, 0]) for each in batch] == batch.values[:, 0].tolist()
-    np.testing.assert_array_equal(report.packed, report.values[0].astype(float) * (4.0 / 4.0**20))
-    np.testing.assert_array_equal(report.matrix()[np.triu_indices(3)], report.packed)
-    np.testing.assert_array_equal(report.matrix(), report.matrix().T)
-    with pytest.raises(ReportError, match="for one record, got 4"):
-        Report.from_bytes(batch.to_bytes())
+    expected = report.values[0].astype(float) * (4.0 / 4.0**20)
+    np.testing.assert_array_equal(batch.matrices()[-1][np.triu_indices(3)], expected)
+    np.testing.assert_array_equal(report.matrices(), np.swapaxes(batch.matrices()[-1:], 1, 2))
+    assert batch_of(dtype, 0).matrices().shape == (0, 3, 3)
 
 
 @pytest.mark.entropy
 def test_a_report_tells_of_its_seed() -> None:
     with pytest.warns(UserWarning, match="seeded run is not private"):
         randomizer = GaussianRandomizer(**TERMS, seed=1)
-    read = Report.from_bytes(randomizer.randomize(np.ones(3)).to_bytes())
+    read = Reports.from_bytes(randomizer.randomize(np.ones(3)).to_bytes())
     assert read.seeded
     aggregator = server()
     aggregator.add(batch_of())
@@ -84,12 +83,12 @@ def test_a_report_tells_of_its_seed() -> None:
 def test_the_format_is_fixed() -> None:
     """Version 2, byte for byte: whoever changes this changes the version."""
     mechanism = replace(batch_of().mechanism, deviation=7.5)
-    message = ReportBatch(mechanism, np.arange(6)[None, :]).to_bytes()
+    message = Reports(mechanism, np.arange(6)[None, :]).to_bytes()
     assert message[:12] == b"dpgepR\x02\x00\x00\x14\x00\x00"
     assert struct.unpack("<IIQdddd", message[12:60]) == (3, 1, 1, 2.0, 1.0, 1e-6, 7.5)
     assert struct.unpack("<I", message[60:64]) == (zlib.crc32(message[64:], zlib.crc32(message[:60])),)
     assert message[64:] == struct.pack("<6q", *range(6))
-    rounded = ReportBatch(mechanism, np.arange(6, dtype=np.float32)[None, :]).to_bytes()
+    rounded = Reports(mechanism, np.arange(6, dtype=np.float32)[None, :]).to_bytes()
     assert rounded[:12] == b"dpgepR\x02\x00\x01\x14\x00\x00"
     assert rounded[64:] == struct.pack("<6f", *range(6))
 
@@ -146,9 +145,7 @@ def test_foreign_reports_are_refused(name: str) -> None:
 
 def test_a_root_found_elsewhere_may_differ_in_its_last_digits() -> None:
     batch, aggregator = batch_of(), server()
-    aggregator.add(
-        ReportBatch(replace(batch.mechanism, deviation=batch.mechanism.deviation * (1 + 1e-14)), batch.values)
-    )
+    aggregator.add(Reports(replace(batch.mechanism, deviation=batch.mechanism.deviation * (1 + 1e-14)), batch.values))
     assert aggregator.n_reports == 4
 
 
@@ -160,11 +157,11 @@ def test_reports_that_nobody_can_have_drawn_are_refused(poison: float) -> None:
     values = good.values.copy()
     values[2, 4] = poison
     reason = "report 2 of 4 has a non-integer entry" if poison == 0.5 else "report 2 of 4 has an entry beyond"
-    for batch in (ReportBatch(good.mechanism, values), ReportBatch(good.mechanism, values).to_bytes()):
+    for batch in (Reports(good.mechanism, values), Reports(good.mechanism, values).to_bytes()):
         with pytest.raises(ReportError, match=reason):
             aggregator.add(batch)
     with pytest.raises(ReportError, match="report 0 of 1"):
-        aggregator.add(ReportBatch(good.mechanism, values)[2])
+        aggregator.add(Reports(good.mechanism, values)[2])
     assert bytes_of(aggregator) == before
 
 
@@ -174,12 +171,12 @@ def test_many_reports_that_are_all_a_little_too_long_are_refused(dtype: str) -> 
     # each within what one may be, their sum far beyond what a sum of noise is
     values = np.full((10_000, 6), 20 * 4**mechanism.bits).astype(dtype)
     with pytest.raises(ReportError, match=r"the sum of 10000 reports has norm 4\.9e"):
-        aggregator.add(ReportBatch(mechanism, values))
+        aggregator.add(Reports(mechanism, values))
     assert aggregator.n_reports == 0
     # and so is a single one whose entries are all as long as one may be
     values = np.full((1, 6), mechanism.largest_entry() * (1 - 2**-20)).astype(dtype)
     with pytest.raises(ReportError, match="the sum of 1 reports has norm"):
-        aggregator.add(ReportBatch(mechanism, values))
+        aggregator.add(Reports(mechanism, values))
 
 
 @pytest.mark.parametrize("entry", [2**62, -(2**63), 2**63 - 1])
@@ -188,7 +185,7 @@ def test_entries_cannot_overflow_the_sum(entry: int) -> None:
     values = good.values.copy()
     values[1, 5] = entry
     with pytest.raises(ReportError, match="report 1 of 4 has an entry beyond"):
-        aggregator.add(ReportBatch(good.mechanism, values))
+        aggregator.add(Reports(good.mechanism, values))
     assert aggregator.n_reports == 0
 
 
@@ -196,11 +193,11 @@ def test_shapes_and_types_are_checked_where_a_batch_is_made() -> None:
     mechanism = batch_of().mechanism
     for values in (np.zeros((2, 5)), np.zeros(6), [[0.0] * 6]):
         with pytest.raises(ReportError, match=r"shape \(m, 6\)"):
-            ReportBatch(mechanism, values)  # type: ignore[arg-type]
+            Reports(mechanism, values)  # type: ignore[arg-type]
     for dtype in ("float64", "int32", "uint64"):
         with pytest.raises(ReportError, match=f"entries of type int64 or float32, got {dtype}"):
-            ReportBatch(mechanism, np.zeros((2, 6), dtype=dtype))
-    with pytest.raises(TypeError, match="add takes a Report, a ReportBatch or their bytes, got ndarray"):
+            Reports(mechanism, np.zeros((2, 6), dtype=dtype))
+    with pytest.raises(TypeError, match="add takes Reports or their bytes, got ndarray"):
         server().add(np.zeros((2, 6)))  # type: ignore[arg-type]
 
 

@@ -26,7 +26,7 @@ from statistics_helpers import (
 import dpgep
 from dpgep._dispatch import core
 from dpgep.auditing.statistical import AuditResult, audit_samples
-from dpgep.local import Aggregator, GaussianRandomizer, ReportBatch
+from dpgep.local import Aggregator, GaussianRandomizer, Reports
 from dpgep.privacy.accounting import mu_of
 
 pytestmark = pytest.mark.statistical
@@ -42,7 +42,7 @@ def randomizer(dim: int, seed: int, **options: Any) -> GaussianRandomizer:
         return GaussianRandomizer(dim, 1.0, EPSILON, DELTA, seed=seed, **options)
 
 
-def packed(batch: ReportBatch) -> Matrix:
+def packed(batch: Reports) -> Matrix:
     return np.asarray(batch.values.astype(np.float64) * batch.mechanism.unit)
 
 
@@ -119,7 +119,7 @@ def audit_of(client: GaussianRandomizer, runs: int = 60_000, *, sent: bool = Tru
 
     def samples(record: list[float]) -> Matrix:
         reports = client.randomize_rows(np.tile(record, (runs, 1)))
-        values = packed(ReportBatch.from_bytes(reports.to_bytes()) if sent else reports)
+        values = packed(Reports.from_bytes(reports.to_bytes()) if sent else reports)
         return np.asarray(values[:, 2] - values[:, 0])  # (M22 - M11) of the triangle M11, M12, M22
 
     return audit_samples(

@@ -543,7 +543,7 @@ def local_case() -> MethodCase:
     mu = randomizer.mechanism.mu
 
     def draw(row: Matrix) -> Matrix:
-        return randomizer.randomize(row).matrix()
+        return randomizer.randomize(row).matrices()[0]
 
     return MethodCase(
         draw,

@@ -1,6 +1,6 @@
 """The local model: everybody adds noise to their own record before it leaves them; a server sums what they send.
 
-    client    GaussianRandomizer(dim, bound, epsilon, delta).randomize(x) -> Report -> bytes
+    client    GaussianRandomizer(dim, bound, epsilon, delta).randomize(x) -> Reports -> bytes
     server    Aggregator(dim, bound, epsilon, delta).add(bytes); .solve(n_components) -> Solution
 
 Nobody is trusted with records, and the price is high: the noise of n people adds up, so that the error falls like
@@ -8,7 +8,7 @@ Nobody is trusted with records, and the price is high: the noise of n people add
 """
 
 from dpgep.local.aggregator import Aggregator
-from dpgep.local.protocol import LocalMechanism, Report, ReportBatch, ReportError
+from dpgep.local.protocol import LocalMechanism, ReportError, Reports
 from dpgep.local.randomizer import GaussianRandomizer
 
-__all__ = ["Aggregator", "GaussianRandomizer", "LocalMechanism", "Report", "ReportBatch", "ReportError"]
+__all__ = ["Aggregator", "GaussianRandomizer", "LocalMechanism", "ReportError", "Reports"]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpgep._checks import require_count
 from dpgep._files import Target, save
 from dpgep.errors import AccuracyWarning, PrivacyWarning, warn
-from dpgep.local.protocol import LocalMechanism, ReportBatch, ReportError, calibrate, require_calibrated
+from dpgep.local.protocol import LocalMechanism, ReportError, Reports, calibrate, require_calibrated
 from dpgep.methods.accuracy import quotient_accuracy
 from dpgep.methods.base import Diagnostics, MethodResult, PairOptions, method_result, support_of
 from dpgep.methods.papers.fantope import FantopeFit, fantope_relaxation
@@ -94,16 +94,16 @@ class Aggregator:
         # low and high limbs
         self._sum: NDArray[np.int64] = np.zeros((2, self.mechanism.size), dtype=np.int64)
 
-    def add(self, reports: ReportBatch | bytes | bytearray | memoryview) -> None:
-        """Add a `Report`, a `ReportBatch`, or the bytes of either.
+    def add(self, reports: Reports | bytes | bytearray | memoryview) -> None:
+        """Add `Reports` or their bytes.
 
         Raises ReportError if they are malformed or of another mechanism, hold anything but integers, or are longer than
         honest reports are: then none of them is added. TypeError if they are something else.
         """
         if isinstance(reports, (bytes, bytearray, memoryview)):
-            reports = ReportBatch.from_bytes(reports)
-        if not isinstance(reports, ReportBatch):
-            raise TypeError(f"add takes a Report, a ReportBatch or their bytes, got {type(reports).__name__}")
+            reports = Reports.from_bytes(reports)
+        if not isinstance(reports, Reports):
+            raise TypeError(f"add takes Reports or their bytes, got {type(reports).__name__}")
         self._check_mechanism(reports.mechanism, "these reports have")
         self._accept(self._checked_sum(reports.values), len(reports), reports.seeded)
 

@@ -41,6 +41,7 @@ from numpy.typing import NDArray
 
 from dpgep._checks import require_count
 from dpgep.data.inputs import check_bound
+from dpgep.models.model import Matrix
 from dpgep.models.moments import MomentLayout, MomentNoise
 from dpgep.privacy.budget import Budget
 from dpgep.privacy.ledger import LedgerEntry, NoiseBlock, cost_of, equal_parts, mu_rounded_up
@@ -157,8 +158,6 @@ def calibrate(dim: Any, bound: Any, epsilon: Any, delta: Any, *, records_per_per
     return LocalMechanism(d, radius, budget.epsilon, budget.delta, records, noise.second, integers.bits)
 
 
-Matrix = NDArray[np.float64]
-
 MAGIC, VERSION = b"dpgepR", 2
 # In units of the grid every float32 that a rounded report can hold is an integer, too: so sums of both are exact.
 ENTRY_TYPES = ("int64", "float32")
@@ -173,7 +172,7 @@ class ReportError(ValueError):
 
 
 @dataclass(frozen=True, eq=False)
-class ReportBatch:
+class Reports:
     """Reports of m records, one row each.
 
     Attributes
@@ -207,9 +206,14 @@ class ReportBatch:
     def __len__(self) -> int:
         return len(self.values)
 
-    def __getitem__(self, i: int) -> Report:
+    def __getitem__(self, i: int) -> Reports:
         i = range(len(self))[i]  # IndexError ends an iteration
-        return Report(self.mechanism, self.values[i : i + 1], self.seeded)
+        return Reports(self.mechanism, self.values[i : i + 1], self.seeded)
+
+    def matrices(self) -> Matrix:
+        """(m, d, d), symmetric x x^T + Z of each, in the units of the data; their expectation is x x^T."""
+        d, entries = self.mechanism.dim, self.values.astype(np.float64) * self.mechanism.unit
+        return np.array([symmetric_of(row, d) for row in entries]).reshape(-1, d, d)
 
     def to_bytes(self) -> bytes:
         """The reports as one message with one checksum."""
@@ -222,7 +226,7 @@ class ReportBatch:
         return b"".join([header, _CHECKSUM.pack(zlib.crc32(payload, zlib.crc32(header))), payload])
 
     @classmethod
-    def from_bytes(cls, message: Any) -> ReportBatch:
+    def from_bytes(cls, message: Any) -> Reports:
         """Read what `to_bytes` wrote (bytes or any other buffer), without copying the entries.
 
         Raises ReportError, which says what is wrong, for a message that is malformed, damaged or of another version, or
@@ -251,25 +255,6 @@ class ReportBatch:
             )
         values = entries.reshape(count, mechanism.size)
         return cls(mechanism, values.astype(values.dtype.newbyteorder("="), copy=False), bool(seeded))
-
-
-@dataclass(frozen=True, eq=False)
-class Report(ReportBatch):
-    """The report of one record: a batch of one."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if len(self.values) != 1:
-            raise ReportError(f"a Report is for one record, got {len(self.values)}: see ReportBatch")
-
-    @property
-    def packed(self) -> Matrix:
-        """(d (d + 1)/2,) upper triangle of x x^T + Z, row by row, in the units of the data."""
-        return np.asarray(self.values[0].astype(np.float64) * self.mechanism.unit)
-
-    def matrix(self) -> Matrix:
-        """(d, d) symmetric x x^T + Z, in the units of the data; its expectation is x x^T."""
-        return symmetric_of(self.packed, self.mechanism.dim)
 
 
 @lru_cache(maxsize=2)

@@ -14,7 +14,7 @@ from dpgep._dispatch import core
 from dpgep._threads import thread_count
 from dpgep.data.inputs import as_matrix
 from dpgep.data.rows import Rows, clipped_blocks
-from dpgep.local.protocol import ENTRY_TYPES, LocalMechanism, Report, ReportBatch, calibrate, diagonal, triangle
+from dpgep.local.protocol import ENTRY_TYPES, LocalMechanism, Reports, calibrate, diagonal, triangle
 from dpgep.privacy.noise import noise_stream
 
 # Products of a block of rows with themselves: small enough for the memory of the last block to be used again, since new
@@ -69,8 +69,8 @@ class GaussianRandomizer:
     --------
     >>> randomizer = GaussianRandomizer(dim=3, bound=1.0, epsilon=1.0, delta=1e-6)
     >>> report = randomizer.randomize([0.6, 0.8, 0.0])
-    >>> report.matrix().shape, len(report.to_bytes())
-    ((3, 3), 112)
+    >>> report.matrices().shape, len(report.to_bytes())
+    ((1, 3, 3), 112)
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class GaussianRandomizer:
             raise ValueError(f"dtype must be {' or '.join(ENTRY_TYPES)}, got {dtype!r}")
         self._stream = noise_stream(seed)
 
-    def randomize(self, x: Any) -> Report:
+    def randomize(self, x: Any) -> Reports:
         """The report of one record x, (d,) real numbers.
 
         Raises ValueError or TypeError if x has another shape, is not real, or holds NaN or infinities.
@@ -98,15 +98,15 @@ class GaussianRandomizer:
         row = np.asarray(x)
         if row.shape != (self.mechanism.dim,):
             raise ValueError(f"x must have shape ({self.mechanism.dim},), got {row.shape}")
-        return Report(self.mechanism, self._reports(row[None, :], "x"), self._stream.seeded)
+        return Reports(self.mechanism, self._reports(row[None, :], "x"), self._stream.seeded)
 
-    def randomize_rows(self, X: Any) -> ReportBatch:
+    def randomize_rows(self, X: Any) -> Reports:
         """The reports of many records, the rows of X (m, d): dense or SciPy sparse, any real dtype.
 
         Every row gets noise of its own and the guarantee of one record. The rows are of different people, or
         ``records_per_person`` says how many may be of the same.
         """
-        return ReportBatch(self.mechanism, self._reports(X, "X"), self._stream.seeded)
+        return Reports(self.mechanism, self._reports(X, "X"), self._stream.seeded)
 
     def _reports(self, records: Any, name: str) -> NDArray[Any]:
         mechanism = self.mechanism
