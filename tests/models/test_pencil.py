@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 import reference
 
+from dpgep.models import CcaModel, PcaModel
+from dpgep.models.model import BETWEEN, WITHIN, Traits
 from dpgep.models.pencil import Pencil, PencilPart
 
 D = 5
@@ -48,15 +50,15 @@ def test_matrices_diagonals_and_products_agree(a: Any, b: Any, sizes: tuple[int,
         np.testing.assert_allclose(diagonal, np.diagonal(formula), atol=1e-12)
 
 
-@pytest.mark.parametrize("blocks", ["between", "within"])
-@pytest.mark.parametrize("part", ["a", "b"])
-def test_blocks_need_views(part: str, blocks: str) -> None:
-    parts = {"a": (True, "whole"), "b": (True, "whole"), part: (True, blocks)}
-    with pytest.raises(ValueError, match="need views"):
-        pencil(released()[1], **parts, view_sizes=())
+def test_blocks_need_views() -> None:
+    class WithoutViews(PcaModel):
+        traits = Traits(BETWEEN, WITHIN)
+
+    with pytest.raises(ValueError, match="a is of blocks between views"):
+        WithoutViews(D, True)
 
 
-@pytest.mark.parametrize("sizes", [(D,), (D, 0), (-1, D + 1), (2, 2), (2, 4)])
-def test_views_are_two_or_more_and_hold_all_features(sizes: tuple[int, ...]) -> None:
-    with pytest.raises(ValueError, match=rf"two or more that add up to d = {D}, got \({sizes[0]},"):
-        pencil(released()[1], (True, "whole"), None, sizes)
+@pytest.mark.parametrize("sizes", [(D, 0), (-1, D + 1)])
+def test_every_view_has_features(sizes: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match=rf"view_sizes must be positive, got \({sizes[0]},"):
+        CcaModel(sizes, True)

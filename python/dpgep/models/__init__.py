@@ -67,6 +67,8 @@ class ViewsModel(RowModel):
         if not 2 <= len(self.view_sizes) <= self._most_views:
             or_more = "" if self._most_views == 2 else " or more"
             raise ValueError(f"{self.name} compares two views{or_more}, got {len(self.view_sizes)}")
+        if min(self.view_sizes) < 1:
+            raise ValueError(f"view_sizes must be positive, got {self.view_sizes}")
         super().__post_init__()
 
     @property

@@ -29,8 +29,7 @@ from dpgep.models.moments import (
 )
 from dpgep.models.null import spectrum_before_noise
 from dpgep.models.pencil import MomentsPencil
-from dpgep.models.plausible import PlausibleMoments
-from dpgep.models.sampling import bartlett, root_of
+from dpgep.models.plausible import PlausibleMoments, bartlett, root_of
 
 
 @dataclass(frozen=True, eq=False)

@@ -42,13 +42,13 @@ from dpgep.models.moments import (
 from dpgep.models.null import leading_of_noise
 from dpgep.models.plausible import (
     PlausibleMoments,
+    SampledPeople,
     truth_of_columns,
     truth_of_groups,
     truth_of_rows,
     truth_of_views,
 )
 from dpgep.models.preprocessing import Preprocessing
-from dpgep.models.sampling import SampledPeople
 from dpgep.models.standardized import (
     correlation_form_variance,
     correlation_noise,
@@ -113,18 +113,6 @@ class Pencil:
     a: PencilPart
     b: PencilPart | None
     view_sizes: tuple[int, ...] = ()
-
-    def __post_init__(self) -> None:
-        d = self.factors.shape[-1]
-        if self.view_sizes and (len(self.view_sizes) < 2 or min(self.view_sizes) < 1 or sum(self.view_sizes) != d):
-            raise ValueError(f"view_sizes must be two or more that add up to d = {d}, got {self.view_sizes}")
-        if self.keeps_blocks and not self.view_sizes:
-            raise ValueError('blocks "between" or "within" views need views: view_sizes is empty')
-
-    @property
-    def views(self) -> list[slice]:
-        """The features of each view."""
-        return slices_of(self.view_sizes)
 
     @property
     def keeps_blocks(self) -> bool:
@@ -330,10 +318,10 @@ def with_eigenvalues(before: MomentsPencil, vectors: Matrix, old: Matrix, new: M
     if pencil.a.moment:
         steps, between = new - old, pencil.a.blocks == "between"
         if between:
-            steps = _steps_between(steps, duals, vectors, pencil.views)
+            steps = _steps_between(steps, duals, vectors, before.model.views)
         change = (duals * steps) @ duals.T
         if between:
-            for view in pencil.views:
+            for view in before.model.views:
                 change[view, view] = 0.0
         return before.changed(change)
     factors = np.sqrt(np.divide(new, old, out=np.ones_like(old), where=old > 0)) - 1

@@ -70,7 +70,7 @@ class RowModel(Model):
         if not getattr(self, "center", True):
             object.__setattr__(self, "traits", _uncentred(self.traits))
         a, b = self.traits.a, self.traits.b
-        if a is not None and self.view_sizes and (self.grouping is not None or a.blocks == "whole"):
+        if a is not None and (a.blocks == "whole" or self.grouping is not None) == (len(self.view_sizes) > 0):
             raise ValueError(f"{self.name}: a model of several views has no groups, and a is of blocks between views")
         if self.grouping is None and any(part is not None and part.within for part in (a, b)):
             raise ValueError(f"{self.name}: the scatter within groups needs a grouping, such as Classes or Slices")
