@@ -224,10 +224,3 @@ def test_labels_are_those_of_the_classes(classes: Any, kind: str, rng: np.random
 def test_what_is_wrong_is_said(options: Any, message: str, rng: np.random.Generator) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
         rule(*table(rng), **options)
-
-
-def test_a_release_without_these_groups_is_refused(rng: np.random.Generator) -> None:
-    x, _ = table(rng)
-    release = dpgep.release(dpgep.pca(x, bound=100.0), epsilon=math.inf)
-    with pytest.raises(ValueError, match="the release has 1 groups, and 3 classes are named"):
-        classifier(release._noisy, None, CLASSES, release.privacy)

@@ -170,7 +170,6 @@ def test_without_a_released_mean_it_is_zero() -> None:
     ("arguments", "message"),
     [
         ({"n": 0}, "n must be a whole number of at least 1, got 0"),
-        ({"classes": ["a", "b"]}, "the release has 1 groups, but 2 classes are named"),
         ({"ranges": {3: (0, 1)}}, "ranges are of columns 0 to 2, not of 3"),
         ({"ranges": {0: (1, 0)}}, "must be (low, high), finite and ascending"),
     ],

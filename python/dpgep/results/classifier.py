@@ -115,38 +115,9 @@ def classifier(
 
     for mapped rows z (`Preprocessing.map`, but for the bound), in which the noise is the same in all directions;
     weights are then brought to the units of the columns. bias_c is the part of the square that the noise in d_c adds.
-    All of it is post-processing.
-
-    Parameters
-    ----------
-    released : ReleasedMoments
-        Of rows in groups; ``second`` is about the people of all groups together.
-    preprocessing : Preprocessing or None
-        The public map of rows to z; None where they are as they were given.
-    classes : sequence of C labels
-        That of each group.
-    privacy : PrivacyReport
-        Of the release.
-    ridge : float, optional
-        Added to the eigenvalues of W, in the units of mapped rows. Default: `public_ridge`, a public multiple of the
-        noise level of W; without noise 0, and directions in which W is singular are left out.
-    priors : "released" or sequence of C numbers
-        The released shares of the classes, or positive numbers, divided by their sum.
-    feature_names : tuple of str, optional
-        Names of the columns.
-
-    Raises
-    ------
-    ValueError
-        For a release without sums of at least two groups, as many as ``classes``; for a negative ridge; for priors
-        that are not one positive number for each class.
+    All of it is post-processing: see `Release.classifier` for ``ridge`` and ``priors``. Moments are of groups, one for
+    each of the ``classes``, with the second moment of all together.
     """
-    groups = released.sums.shape[1]
-    if groups < 2 or groups != len(classes):
-        raise ValueError(
-            f"a classifier needs the sums of two classes or more: the release has {groups} groups, and "
-            f"{len(classes)} classes are named"
-        )
     counts, mean, share = effective_counts(released), total_mean(released), total_share(released)
     contrasts = released.sums / counts - mean[:, None]
     # the variance of the noise in each entry of S_c/n_c - sum_g S_g/share

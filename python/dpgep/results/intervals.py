@@ -27,8 +27,7 @@ from dpgep.models.model import Matrix, MatrixPencil
 from dpgep.models.moments import ReleasedMoments, goe, mean_factor, of_group, of_groups
 from dpgep.models.pairwise import require_no_pairs
 from dpgep.models.pencil import MomentsPencil, with_eigenvalues
-from dpgep.models.plausible import PlausibleMoments
-from dpgep.models.sampling import bartlett, root_of
+from dpgep.models.plausible import PlausibleMoments, bartlett, root_of
 from dpgep.models.standardized import correlation_form_variance, correlations, standardization_of
 from dpgep.sources.names import Names
 

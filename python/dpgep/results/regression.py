@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -25,14 +24,14 @@ from dpgep._checks import require_non_negative, require_share
 from dpgep._optional import import_extra
 from dpgep.errors import AccuracyWarning, warn
 from dpgep.models.model import Matrix
-from dpgep.models.moments import ReleasedMoments, mean_factor, total_mean, total_share
+from dpgep.models.moments import ReleasedMoments, mean_factor, total_mean
 from dpgep.models.pencil import PencilPart
 from dpgep.models.preprocessing import Preprocessing
 from dpgep.models.redundant import Redundancy
 from dpgep.models.row_model import Indicators
 from dpgep.reports.report import PrivacyReport
 from dpgep.results.intervals import RowLaw, require_law
-from dpgep.results.solution import project
+from dpgep.results.solution import absent_values, project
 from dpgep.sources.names import Names
 
 # The part of a matrix that is noise from which on coefficients are visibly shrunk.
@@ -163,8 +162,6 @@ class Regression:
             f"  R squared {self.r_squared:.3f}, residual deviation {math.sqrt(self.residual_variance):.4g}, "
             f"noise share {self.noise_share:.2g}; {people}",
         ]
-        if self.preprocessing is not None and self.preprocessing.energy_kept < 1:
-            lines.append(f"  bound     keeps {self.preprocessing.energy_kept:.1%} of the squares of mapped rows")
         lines.extend(f"  left out  {each}, which is 1 for everybody" for each in self.left_out)
         labels = ["intercept", *self.names]
         width = max(map(len, labels))
@@ -189,55 +186,29 @@ def regression(
     rows: RowLaw = "gaussian",
     level: float = 0.9,
 ) -> Regression:
-    """Least squares of one column on others, with an intercept, from released moments.
+    """Least squares of the column ``target`` on others, from moments of mapped rows in one group: `Release.regression`.
 
-    Parameters
-    ----------
-    released : ReleasedMoments
-        Moments of the mapped rows, with their sums.
-    preprocessing : Preprocessing or None
-        How rows were mapped; None where they were not.
-    target : int
-        Number of the column y.
-    on : sequence of int
-        Numbers of the p columns x.
-    privacy : PrivacyReport
-        Of the release.
-    names : tuple of str, optional
-        Names of all d columns.
-    indicators : sequence of tuples of int, optional
-        Numbers of the columns that are the indicators of one categorical column, for each such column. If all of them
-        are in ``on`` and their sum shows no variance, its direction is left out.
-    ridge : float, optional
-        Penalty xi on squared coefficients, in units of the variance of mapped columns: the answer, and what the
-        intervals hold, is then (C_xx + xi I)^-1 C_xy of the population. None: no penalty. What the known noise asks for
-        is corrected in either case.
-    rows : {"gaussian", "bounded"}
-        What the errors that people being a sample causes rest on. "gaussian": errors of one variance whatever the
-        columns are, as in classical least squares; the columns may have any distribution (with a ridge: Gaussian).
-        "bounded": nothing but the enforced bound, for upper bounds.
-    level : float
-        Of the intervals that are printed.
-
-    Raises
-    ------
-    ValueError
-        For columns that there are not, or twice, moments without sums, mixed columns, or, without noise, columns that
-        are linearly dependent.
+    ``names`` and ``indicators`` are those of all d columns. If all indicators of a categorical column are in ``on`` and
+    their sum shows no variance, its direction is left out.
     """
-    columns = _checked(released, preprocessing, target, on)
+    columns = [int(j) for j in on]
+    if target in columns:
+        raise ValueError(f"column {target} cannot be regressed on itself")
     require_law(level, rows)
     penalty = 0.0 if ridge is None else ridge
     require_non_negative("ridge", penalty)
-    fit, basis, left_out = _fitted(released, preprocessing, target, columns, float(penalty), indicators, names)
+    mapped = None if preprocessing is None else preprocessing.restricted(np.array(columns))
+    fit, basis, left_out = _fitted(released, mapped, target, columns, float(penalty), indicators, names)
     to_units, offset = _units(preprocessing, target, columns)
     to_units = to_units @ scipy.linalg.block_diag(1.0, basis)
     theta = to_units @ np.append(fit.alpha, fit.b)
     reach = _reach_of_clipping(fit, released, target, columns, basis, to_units)
-    people = fit.people_variances(to_units, None if rows == "gaussian" else _bound(privacy))
-    if fit.noise_share > _DROWNED:
+    assert privacy.bound is not None  # of rows
+    people = fit.people_variances(to_units, None if rows == "gaussian" else privacy.bound)
+    of_noise, noise_share = fit.noise
+    if noise_share > _DROWNED:
         message = (
-            f"noise drowns the covariance of the columns (noise share {fit.noise_share:.2f}): coefficients are drawn "
+            f"noise drowns the covariance of the columns (noise share {noise_share:.2f}): coefficients are drawn "
             "towards zero. Regress on fewer columns, or release with more people or a larger epsilon"
         )
         warn(message, AccuracyWarning)
@@ -246,29 +217,29 @@ def regression(
     return Regression(
         coefficients=theta[1:],
         intercept=float(theta[0] + offset),
-        noise_errors=np.sqrt(np.maximum(_forms(to_units, fit.noise_covariance), 0.0)),
+        noise_errors=np.sqrt(np.maximum(_forms(to_units, of_noise), 0.0)),
         people_errors=np.sqrt(np.maximum(people, 0.0)),
         clipping_reach=reach,
         residual_variance=fit.residual_variance * scale**2,
         r_squared=fit.r_squared,
-        noise_share=fit.noise_share,
+        noise_share=noise_share,
         ridge=float(penalty),
         rows=rows,
         level=level,
-        n_people=fit.released.n,
+        n_people=released.n,
         names=tuple(labels[j] for j in columns),
         target=labels[target],
         privacy=privacy,
         preprocessing=preprocessing,
         left_out=left_out,
-        _absent=_absent(preprocessing, columns),
+        _absent=absent_values(mapped, len(columns)),
         _named=names is not None,
     )
 
 
 def _fitted(
     released: ReleasedMoments,
-    preprocessing: Preprocessing | None,
+    mapped: Preprocessing | None,
     target: int,
     on: list[int],
     ridge: float,
@@ -276,10 +247,9 @@ def _fitted(
     names: Names,
 ) -> tuple[_Fit, Matrix, tuple[str, ...]]:
     """The fit in the coordinates along a basis of the columns, as columns; and what is left out across it, in words."""
-    released, places = _of_members(released), {column: place for place, column in enumerate(on)}
+    places = {column: place for place, column in enumerate(on)}
     whole = [tuple(places[j] for j in group) for group in indicators if places.keys() >= set(group)]
     labels = None if names is None else tuple(names[j] for j in on)
-    mapped = None if preprocessing is None else preprocessing.restricted(np.array(on))
     redundant = None if ridge else Redundancy.of_columns(whole, len(on), labels, mapped)
     if redundant is not None:
         of_columns = released.restricted(np.array(on))
@@ -344,7 +314,7 @@ class _Fit:
     @classmethod
     def of(cls, released: ReleasedMoments, y: int, x: list[int], ridge: float, basis: Matrix) -> _Fit:
         mean, noise = total_mean(released), released.noise
-        variation, mean_variation = noise.second**2 / 2, noise.sums**2 * released.sums.shape[1]
+        variation, mean_variation = noise.second**2 / 2, noise.sums**2
         covariance = released.second - np.outer(mean, mean)
         # E[e e^T] of the noise e of the mean, which its square subtracts
         covariance.flat[:: len(covariance) + 1] += mean_variation
@@ -370,24 +340,14 @@ class _Fit:
         return min(max(1 - self.mean_square / self.variance, 0.0), 1.0) if self.variance > 0 else 0.0
 
     @property
-    def noise_share(self) -> float:
-        """Rho, the part of the squares of b that is noise."""
-        return self._noise[1]
-
-    @property
     def _people(self) -> Matrix:
         """G C G for the C that is not released: G - G (Xi + ridge I + N) G, where E[-G N G] = 2 G Xi G."""
         g = self.inverse
         return g + g @ (self.correction - self.ridge * np.eye(len(g))) @ g
 
     @property
-    def noise_covariance(self) -> Matrix:
-        """(p + 1, p + 1), of theta: what the noise of the release causes."""
-        return self._noise[0]
-
-    @cached_property
-    def _noise(self) -> tuple[Matrix, float]:
-        """The covariance that the noise causes, and rho.
+    def noise(self) -> tuple[Matrix, float]:
+        """The covariance (p + 1, p + 1) of theta that the noise causes, and rho, the part of the squares of b.
 
         To first order it is Q = G E[N w w^T N] G, w = (-b, 1), and so it is to all orders in expectation: like E G A G,
         it is the sum of a ladder, V = C^-1 (E[N w w^T N] + E[N V N]) C^-1. But b is noisy: the first rung of the ladder
@@ -397,7 +357,8 @@ class _Fit:
         of_people = self.residual_variance / self.released.n * float(np.trace(self._people))
         squared = 1 + float(self.b @ self.b) - of_people
         inflated = self._covariance_of(squared, 1.0)
-        spread = self.inverse @ self._noise_squared(inflated[1:, 1:]) @ self.inverse
+        moved = _noise_squared(inflated[1:, 1:], self.variation, self.mean, self.mean_variation)
+        spread = self.inverse @ moved @ self.inverse
         total = float(np.trace(inflated[1:, 1:]))
         kept = total / (total + float(np.trace(spread))) if total > 0 else 1.0
         return self._covariance_of(max(squared * kept, 1.0), kept), 1 - kept
@@ -417,9 +378,6 @@ class _Fit:
         noise[1:, 1:] += (self.variation * w_squared + self.mean_variation * kept * self.alpha**2) * np.eye(p)
         inverse = self._bordered(self.inverse)
         return np.asarray(inverse @ noise @ inverse)
-
-    def _noise_squared(self, matrix: Matrix) -> Matrix:
-        return _noise_squared(matrix, self.variation, self.mean, self.mean_variation)
 
     def people_variances(self, contrasts: Matrix, bound: float | None) -> Matrix:
         """Variances of ``contrasts`` (r, p + 1) of theta that n people leave; upper bounds for a bound on rows.
@@ -446,20 +404,6 @@ class _Fit:
         """The inverse of the moments of [1, x] whose Schur complement has this one."""
         of_mean = inverse @ self.mean
         return np.block([[np.full((1, 1), 1 + self.mean @ of_mean), -of_mean[None, :]], [-of_mean[:, None], inverse]])
-
-
-def _of_members(released: ReleasedMoments) -> ReleasedMoments:
-    """Moments of those who belong to a group, normalized by their number."""
-    share = total_share(released)
-    if share == 1:
-        return released
-    return ReleasedMoments(
-        second=released.second / share,
-        sums=released.sums / share,
-        counts=released.counts / share,
-        n=released.n * share,
-        noise=released.noise.scaled(1 / share, 1 / share, 1 / share),
-    )
 
 
 def _exact_inverse(covariance: Matrix) -> Matrix:
@@ -536,34 +480,3 @@ def _units(preprocessing: Preprocessing | None, y: int, x: list[int]) -> tuple[M
         return to_units, 0.0
     to_units[0, 1:] = -location[x] * ratios
     return to_units, float(location[y])
-
-
-def _absent(preprocessing: Preprocessing | None, x: list[int]) -> Matrix | None:
-    """What absent values count as; None where they are refused."""
-    if preprocessing is None or not preprocessing.missing:
-        return None
-    return np.zeros(len(x)) if preprocessing.location is None else preprocessing.location[x]
-
-
-def _bound(privacy: PrivacyReport) -> float:
-    if privacy.bound is None:
-        raise ValueError('rows="bounded" needs rows with a bound')
-    return privacy.bound
-
-
-def _checked(
-    released: ReleasedMoments, preprocessing: Preprocessing | None, target: int, on: Sequence[int]
-) -> list[int]:
-    """The columns x as a list."""
-    d, columns = len(released.second), [int(j) for j in on]
-    if not released.sums.size:
-        raise ValueError("a regression needs the mean: these moments were released without sums")
-    if preprocessing is not None and preprocessing.mixes_columns:
-        raise ValueError("the columns of this release are mixed: release a table")
-    if not columns or len(set(columns)) < len(columns):
-        raise ValueError(f"on must be columns, each once, got {columns}")
-    if not all(0 <= j < d for j in [target, *columns]):
-        raise ValueError(f"columns are numbers from 0 to {d - 1}, got {target} on {columns}")
-    if target in columns:
-        raise ValueError(f"column {target} cannot be regressed on itself")
-    return columns

@@ -220,7 +220,27 @@ class Release:
     ) -> Regression:
         """Least squares of the column ``y`` on others (default: all others), with an intercept, in their units.
 
-        With errors that cover the noise and which people were sampled; see `dpgep.results.regression.regression`.
+        Errors cover the noise and which people were sampled (docs/regression.md).
+
+        Parameters
+        ----------
+        y, on
+            Names or numbers of columns.
+        ridge : float, optional
+            Penalty xi on squared coefficients, in units of the variance of mapped columns: the answer, and what the
+            intervals hold, is then (C_xx + xi I)^-1 C_xy of the population. None: no penalty. What the known noise asks
+            for is corrected in either case.
+        level : float
+            Of the intervals that are printed.
+        rows : {"gaussian", "bounded"}
+            What the errors that people being a sample causes rest on. "gaussian": errors of one variance whatever the
+            columns are, as in classical least squares; the columns may have any distribution (with a ridge: Gaussian).
+            "bounded": nothing but the enforced bound, for upper bounds.
+
+        Raises
+        ------
+        ValueError
+            For unknown columns, or one twice, and, without noise, for columns that are linearly dependent.
         """
         target = number_of(y, self.model.feature_names, self.model.n_features)
         numbers = self._numbers(on, "on")
@@ -248,9 +268,22 @@ class Release:
         ridge: float | None = None,
         priors: Literal["released"] | Sequence[float] = "released",
     ) -> LinearClassifier:
-        """The linear rule of the released class means and scatter of columns: private as a whole.
+        """The linear rule of the released class means and scatter of columns: private as a whole (docs/classifier.md).
 
-        See `dpgep.results.classifier.classifier`.
+        Parameters
+        ----------
+        columns
+            Names or numbers of columns; default: all.
+        ridge : float, optional
+            Added to the eigenvalues of the scatter W, in the units of mapped rows. Default: a public multiple of the
+            noise level of W; without noise 0, and directions in which W is singular are left out.
+        priors : "released" or sequence of C numbers
+            The released shares of the classes, or positive numbers, divided by their sum.
+
+        Raises
+        ------
+        ValueError
+            For a release without classes, a negative ridge, or priors that are not one positive number for each class.
         """
         classes, features = self._classes(), self._numbers(columns)
         noisy, preprocessing = self._moments_of(features, grouped=True)
@@ -265,10 +298,28 @@ class Release:
         columns: Columns = None,
         ranges: Mapping[str | int, tuple[float, float]] | None = None,
     ) -> Any:
-        """Synthetic people: n Gaussian rows with the released moments; of classes, rows and labels.
+        """Synthetic people: n Gaussian rows with the released mean and covariance; of classes, (rows, labels).
 
-        They hold no more than second moments and the noise: for trying pipelines without data, not for inference. See
-        `dpgep.results.synthetic.sample`.
+        No more than second moments is in these rows: no shapes of distributions, no whole numbers or categories, no
+        relations of more than two columns; and the noise of the release is in them as if it were signal. They are for
+        trying pipelines without data. What is estimated from them is worse than the released moments, and no more of
+        them makes it better: they are not for inference.
+
+        Parameters
+        ----------
+        n : int
+            Number of rows: a pandas DataFrame where the columns have names and pandas is installed, else an array.
+        seed : int or numpy.random.Generator, optional
+            Of the rows, as for `numpy.random.default_rng`; not of any noise that protects people.
+        columns
+            Names or numbers of columns; default: all.
+        ranges : mapping from column to (low, high), optional
+            Public ranges into which values are clipped, of columns by number or name.
+
+        Raises
+        ------
+        ValueError
+            For n below 1, or ranges that are not (low, high) of known columns.
         """
         features = self._numbers(columns)
         classes = self.model.grouping.labels if isinstance(self.model.grouping, Classes) else None

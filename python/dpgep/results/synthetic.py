@@ -40,40 +40,8 @@ def sample(
     is constant where that variance is not positive. Where no mean was released it is 0, and the covariance is the
     second moment.
 
-    No more than second moments is in these rows: no shapes of distributions, no whole numbers or categories, no
-    relations of more than two columns; and the noise of the release is in them as if it were signal. They are for
-    trying pipelines without data. What is estimated from them is worse than the released moments, and no more of them
-    makes it better: they are not for inference. They are post-processing, and cost nothing.
-
-    Parameters
-    ----------
-    released : ReleasedMoments
-        Of rows, with or without groups.
-    preprocessing : Preprocessing or None
-        The public map of rows under which they were summed; None where rows are as they were given.
-    n : int
-        Number of rows.
-    seed : int or numpy.random.Generator, optional
-        Of the rows, as for `numpy.random.default_rng`; not of any noise that protects people.
-    classes : sequence of labels, optional
-        Those of the groups. With them, every row belongs to one, drawn with the released shares, and the covariance is
-        that within groups; the mean of a group that noise drowns is shrunk (`group_factors`).
-    ranges : mapping from column to (low, high), optional
-        Public ranges into which values are clipped, of columns by number or name.
-    feature_names : tuple of str, optional
-        Names of the columns.
-
-    Returns
-    -------
-    rows or (rows, labels)
-        (n, d), a pandas DataFrame where the columns have names and pandas is installed, else an array; with
-        ``classes`` also the n labels.
-
-    Raises
-    ------
-    ValueError
-        For n below 1, for ranges that are not (low, high) of known columns, for another number of ``classes`` than
-        groups.
+    Moments are of mapped rows, of one group, or with ``classes`` of one for each: then the covariance is that within
+    groups, and the mean of a group that noise drowns is shrunk (`group_factors`). See `Release.sample`.
     """
     require_count("n", n)
     d, generator = len(released.second), np.random.default_rng(seed)
@@ -83,8 +51,6 @@ def sample(
         means = np.zeros((1, d)) if mean is None else mean[None, :]
         covariance = released.second / total_share(released) - means.T @ means
     else:
-        if len(classes) != released.sums.shape[1]:
-            raise ValueError(f"the release has {released.sums.shape[1]} groups, but {len(classes)} classes are named")
         sums, weights = group_factors(released)
         means, covariance = sums * weights[:, None], within_covariance(released)
         codes = generator.choice(len(weights), size=n, p=1 / weights / np.sum(1 / weights))
@@ -119,12 +85,8 @@ def nearest_correlation(matrix: Matrix) -> Matrix:
 
     It is (C + diag y)_+, C being the matrix with unit diagonal, for the y that minimizes the convex and differentiable
     |(C + diag y)_+|^2/2 - sum y, whose gradient is the diagonal of (C + diag y)_+ less 1 (Malick 2004; Qi and Sun
-    2006). Higham's alternating projections (2002) reach the same matrix in more steps.
-
-    Raises
-    ------
-    ArithmeticError
-        If the iteration has not converged.
+    2006). Higham's alternating projections (2002) reach the same matrix in more steps. Raises ArithmeticError where the
+    iteration has not converged.
     """
     from scipy.optimize import minimize  # heavy, and needed here alone
 
