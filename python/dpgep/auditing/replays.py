@@ -182,7 +182,6 @@ class _Objects:
 
 # Answers whose entries share a deviate have a covariance that is inverted in floating point.
 _ROUNDING = 2.0**-40
-_FREE: Cost = Fraction(0)
 _LAWS = ("independent", "symmetric", "along")
 
 
@@ -291,32 +290,14 @@ def replay(
     Returns
     -------
     ReplayResult
-        It holds what exact values say about people: audit with made-up data, or keep it to yourself.
+        It holds what exact values say about people: audit with made-up data, or keep it to yourself. docs/audits.md has
+        examples.
 
     Notes
     -----
     Not compared: how long a run takes, the memory that it needs, frames of tracebacks, random names of the package.
     Bytes that a mechanism takes from a stream count as public randomness, and threads that it starts itself are not
     watched. Streams made by ``mechanism`` draw nothing once the replay is over.
-
-    Examples
-    --------
-    >>> import numpy as np, dpgep
-    >>> X = np.zeros((50, 2)); X[0, 0] = 1
-    >>> Y = np.zeros((50, 2)); Y[0, 1] = 1
-    >>> result = dpgep.auditing.replay(lambda rows: dpgep.pca(rows, center=False, bound=1.0), (X, Y), mu=1.0)
-    >>> result.flagged, round(result.mu, 6)
-    (False, 1.0)
-
-    A mechanism of your own, with half of the noise that it claims, and a message that nothing pays for:
-
-    >>> from dpgep.privacy.noise import add_grid_noise, noise_stream
-    >>> total = lambda rows: add_grid_noise(rows.sum(axis=0), 0.5, noise_stream())
-    >>> dpgep.auditing.replay(total, (X, Y), mu=1.0).mu > 2
-    True
-    >>> print(dpgep.auditing.replay(lambda rows: f"{rows[0, 0]:g} is the first entry", (X, Y), mu=1.0))
-    ReplayResult: mu = 0 for this pair (claimed 1)
-      DIFFERS: result: '1 is the first entry' and '0 is the first entry'
     """
     before, after = neighbours
     forms: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
@@ -390,7 +371,8 @@ def _parts(first: Transcript, second: Transcript) -> list[tuple[str, int, Cost, 
 
 def _shift(first: Transcript, second: Transcript, draws: range) -> tuple[int, Cost, int]:
     """(draws of noise, their squared shift, steps between the neighbours in samples)."""
-    n, steps, squared = 0, 1, _FREE
+    n, steps = 0, 1
+    squared: Cost = Fraction(0)
     for i in draws:
         a = first.draws.query(i)
         n += a[0] in _LAWS

@@ -113,27 +113,10 @@ def sparse_eigenvectors(
     A: P^T A P with P = I - v v^T B, v^T B v = 1 (Mackey 2008). Such components are not exactly B-orthogonal, and with
     "auto" the tests take the noise of the deflated A for that of A.
 
-    Parameters
-    ----------
-    a : (d, d) array
-        Symmetric (not checked).
-    b : (d, d) array or None
-        Symmetric (not checked); None for the identity.
-    sparsity : int, tuple of int, or "auto"
-        k, between K (1 with separate supports) and d; or this many of each of the ``views``.
-    n_components : int
-        K.
-    ridge : float
-        Multiple of the identity added to B, public. B needs to be positive definite only on the supports met.
-    separate_supports : bool
-        One support per component instead of a common one.
-    residual_deviation : callable, needed for "auto"
-        Maps (vectors (m, d), values (m,)) to the (m, d) deviations of e_j^T (dA - rho_i dB) v_i, dA and dB being the
-        noise in the pair.
-    level : float
-        False discovery rate aimed at by "auto".
-    views : slices
-        What a tuple counts in: parts of the coordinates, side by side.
+    A and B (None: the identity) are symmetric (not checked); ``ridge``, public, times the identity is added to B,
+    which need be positive definite on the supports met alone. ``sparsity``: k, between K (1 with separate supports) and
+    d, or this many of each of the ``views``, parts of the coordinates side by side. ``residual_deviation``, for "auto",
+    maps (vectors (m, d), values (m,)) to the (m, d) deviations of e_j^T (dA - rho_i dB) v_i, dA and dB being the noise.
 
     Raises
     ------

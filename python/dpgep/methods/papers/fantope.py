@@ -81,24 +81,9 @@ def fantope_relaxation(
       when the duality gap says so: for |Y_ij| <= phi, the optimum is at least -s(B^{-1/2} (A - Y) B^{-1/2}), s(M)
       being the sum of the K largest eigenvalues of M. ADMM's dual variable gives Y.
 
-    Parameters
-    ----------
-    a : (d, d) array
-        Symmetric (not checked).
-    b : (d, d) array or None
-        Symmetric (not checked); None for the identity.
-    n_components : int
-        K, between 1 and d.
-    penalty : float
-        phi >= 0.
-    ridge : float
-        Multiple of the identity added to B, public.
-    tolerance : float
-        Stop at a gap of this times |objective|.
-    max_iterations : int
-        At most this many steps; ``converged`` tells whether they sufficed.
-    start : FantopeFit, optional
-        A fit of a similar problem of the same size.
+    A and B (None: the identity) are symmetric (not checked); ``ridge``, public, times the identity is added to B.
+    Stops at a gap of ``tolerance`` times |objective|, or after ``max_iterations``: ``converged`` tells. ``start`` is a
+    fit of a similar problem of the same size.
 
     Raises
     ------
