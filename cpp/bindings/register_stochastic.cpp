@@ -1,4 +1,5 @@
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -17,29 +18,39 @@ namespace {
 
 struct HeldProducts : SampledProducts {
   HeldProducts(const AnyRows& rows, Index n_features, ConstVectorView<double> factors,
-               const SamplingDesign& design, NoiseStream& stream, std::vector<py::object> seen)
-      : SampledProducts(rows, n_features, factors, design, stream), owners(std::move(seen)) {
-    owners.push_back(py::cast(&stream, py::return_value_policy::reference));
+               const Owners& owners, const SamplingDesign& design, NoiseStream& stream,
+               std::vector<py::object> seen)
+      : SampledProducts(rows, n_features, factors, owners, design, stream), held(std::move(seen)) {
+    held.push_back(py::cast(&stream, py::return_value_policy::reference));
   }
 
   // Not py::keep_alive for the stream: see held_oracle.hpp.
-  std::vector<py::object> owners;
+  std::vector<py::object> held;
 };
 
+using Optional = std::optional<py::array>;
+
+Owners owners_of(const Optional& starts, const Optional& order) {
+  return {optional_vector<std::int64_t>(starts, "starts"),
+          optional_vector<std::int64_t>(order, "order")};
+}
+
 std::unique_ptr<HeldProducts> of_dense(const py::array& rows, const py::array& factors,
-                                       const SamplingDesign& design, NoiseStream& stream) {
+                                       const SamplingDesign& design, NoiseStream& stream,
+                                       const Optional& starts, const Optional& order) {
   return visit_floating(rows, "rows", [&](auto scalar) {
     const auto seen = const_rows<decltype(scalar)>(rows, "rows");
-    return std::make_unique<HeldProducts>(seen, seen.cols(),
-                                          const_vector<double>(factors, "factors"), design, stream,
-                                          std::vector<py::object>{rows, factors});
+    return std::make_unique<HeldProducts>(
+        seen, seen.cols(), const_vector<double>(factors, "factors"), owners_of(starts, order),
+        design, stream, std::vector<py::object>{rows, factors, py::cast(starts), py::cast(order)});
   });
 }
 
 std::unique_ptr<HeldProducts> of_csr(const py::array& data, const py::array& indices,
                                      const py::array& indptr, Index n_features,
                                      const py::array& factors, const SamplingDesign& design,
-                                     NoiseStream& stream) {
+                                     NoiseStream& stream, const Optional& starts,
+                                     const Optional& order) {
   return visit_floating(data, "data", [&](auto scalar) {
     return visit_index(indptr, "indptr", [&](auto integer) {
       using Rows = Csr<decltype(scalar), decltype(integer)>;
@@ -47,8 +58,10 @@ std::unique_ptr<HeldProducts> of_csr(const py::array& data, const py::array& ind
                       const_vector<decltype(integer)>(indices, "indices"),
                       const_vector<decltype(integer)>(indptr, "indptr")};
       return std::make_unique<HeldProducts>(
-          seen, n_features, const_vector<double>(factors, "factors"), design, stream,
-          std::vector<py::object>{data, indices, indptr, factors});
+          seen, n_features, const_vector<double>(factors, "factors"), owners_of(starts, order),
+          design, stream,
+          std::vector<py::object>{data, indices, indptr, factors, py::cast(starts),
+                                  py::cast(order)});
     });
   });
 }
@@ -129,40 +142,46 @@ Sources: Shang et al. 2021, Algorithms 1 and 2; docs/mathematics, sections 2 and
           "of_dense",
           [](const py::array& rows, const py::array& factors, double n_people, double rate,
              double deviation_full, Index n_full, double deviation_sampled, Index n_sampled,
-             bool noisy, NoiseStream& stream, int n_threads) {
+             bool noisy, NoiseStream& stream, int n_threads, const Optional& starts,
+             const Optional& order) {
             const SamplingDesign design{
                 n_people, rate,     {deviation_full, n_full}, {deviation_sampled, n_sampled},
                 noisy,    n_threads};
-            return of_dense(rows, factors, design, stream);
+            return of_dense(rows, factors, design, stream, starts, order);
           },
           py::arg("rows").noconvert(), py::arg("factors").noconvert(), py::arg("n_people"),
           py::arg("rate"), py::arg("deviation_full"), py::arg("n_full").noconvert(),
           py::arg("deviation_sampled"), py::arg("n_sampled").noconvert(), py::arg("noisy"),
-          py::arg("stream"), py::arg("n_threads").noconvert() = 1, R"(
+          py::arg("stream"), py::arg("n_threads").noconvert() = 1,
+          py::arg("starts").noconvert() = py::none(), py::arg("order").noconvert() = py::none(), R"(
 rows: (n, d) float32 or float64, row-contiguous; factors: (n,) float64. Nothing is copied, and nothing may
 change while this object is used. n_full and n_sampled answers are paid for. Without noise (noisy=False)
-deviations and payments are not looked at.
+deviations and payments are not looked at. Person i, who is in a sample or not, has the rows
+order[starts[i]], ..., order[starts[i + 1] - 1], both int64; without them, row i. f_i^2 is to include the weight of a row.
 
-Raises ValueError for other shapes or strides, deviations negative or not finite, and unless
-0 < rate <= 1 and n_threads >= 1; TypeError for another dtype.
+Raises ValueError for other shapes or strides, starts and order that do not say this, deviations negative or not
+finite, and unless 0 < rate <= 1 and n_threads >= 1; TypeError for another dtype.
 )")
       .def_static(
           "of_csr",
           [](const py::array& data, const py::array& indices, const py::array& indptr,
              Index n_features, const py::array& factors, double n_people, double rate,
              double deviation_full, Index n_full, double deviation_sampled, Index n_sampled,
-             bool noisy, NoiseStream& stream, int n_threads) {
+             bool noisy, NoiseStream& stream, int n_threads, const Optional& starts,
+             const Optional& order) {
             const SamplingDesign design{
                 n_people, rate,     {deviation_full, n_full}, {deviation_sampled, n_sampled},
                 noisy,    n_threads};
-            return of_csr(data, indices, indptr, n_features, factors, design, stream);
+            return of_csr(data, indices, indptr, n_features, factors, design, stream, starts,
+                          order);
           },
           py::arg("data").noconvert(), py::arg("indices").noconvert(),
           py::arg("indptr").noconvert(), py::arg("n_features").noconvert(),
           py::arg("factors").noconvert(), py::arg("n_people"), py::arg("rate"),
           py::arg("deviation_full"), py::arg("n_full").noconvert(), py::arg("deviation_sampled"),
           py::arg("n_sampled").noconvert(), py::arg("noisy"), py::arg("stream"),
-          py::arg("n_threads").noconvert() = 1,
+          py::arg("n_threads").noconvert() = 1, py::arg("starts").noconvert() = py::none(),
+          py::arg("order").noconvert() = py::none(),
           "The same for compressed sparse rows, as CsrRows takes them.")
       .def_property_readonly("n_features", &HeldProducts::n_features)
       .def_property_readonly("n_rejected_steps", &HeldProducts::n_rejected_steps,

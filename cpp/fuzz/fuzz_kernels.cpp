@@ -270,8 +270,8 @@ void fuzz_csr(Bytes bytes) {
     const Block product = V * dense.transpose() * dense;
     require(exact.times(dpgep::view(V))[0] == product, "M V of the dense rows");
     NoiseStream stream(chacha20::Key{}, 0);
-    const SampledRows sampled(rows, d, {factors.data(), static_cast<Index>(n)}, 4.0, 1.0, stream,
-                              1);
+    const SampledRows sampled(rows, d, {factors.data(), static_cast<Index>(n)}, {}, 4.0, 1.0,
+                              stream, 1);
     require(sampled.times(dpgep::view(V))[0] == product, "the same where all are in the sample");
   } catch (const std::invalid_argument&) {
     require(!is_valid, "valid rows are served");
@@ -350,7 +350,8 @@ void fuzz_ascent(Bytes bytes) {
   bool are_steps = !steps.empty();
   for (const double step : steps) are_steps = are_steps && std::isfinite(step) && step >= 0.0;
   NoiseStream stream(chacha20::Key{}, 0);
-  const SampledRows sampled(const_view(rows, n, d), d, {factors.data(), n}, 1.0, rate, stream, 1);
+  const SampledRows sampled(const_view(rows, n, d), d, {factors.data(), n}, {}, 1.0, rate, stream,
+                            1);
   NoisyProducts products(sampled, {NoiseMode::fresh, {1.0}, NoiseShape::goe, 4, &stream});
   try {
     const Ascent ascent = sampled_ascent(products, dpgep::view(Block(Block::Identity(K, d))),

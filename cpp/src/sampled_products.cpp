@@ -37,11 +37,11 @@ Noise noise_of(const PaidAnswers& answers, double scale, const SamplingDesign& d
 }  // namespace
 
 SampledProducts::SampledProducts(const AnyRows& rows, Index n_features,
-                                 ConstVectorView<double> factors, const SamplingDesign& design,
-                                 NoiseStream& stream)
+                                 ConstVectorView<double> factors, const Owners& owners,
+                                 const SamplingDesign& design, NoiseStream& stream)
     : all_rows_(products_of(rows, n_features, factors, 1.0 / design.n_people, design.n_threads)),
-      sampled_rows_(rows, n_features, factors, 1.0 / (design.rate * design.n_people), design.rate,
-                    stream, design.n_threads),
+      sampled_rows_(rows, n_features, factors, owners, 1.0 / (design.rate * design.n_people),
+                    design.rate, stream, design.n_threads),
       full_(*all_rows_, noise_of(design.full, 1.0 / design.n_people, design, stream)),
       sampled_(sampled_rows_,
                noise_of(design.sampled, 1.0 / (design.rate * design.n_people), design, stream)) {}

@@ -14,7 +14,7 @@
 namespace dpgep {
 namespace {
 
-// The members of a sample, which nobody may know.
+// The members of a sample, which nobody may know; then their rows.
 class Sample {
  public:
   Sample(const PoissonSampler& sampler, NoiseStream& stream) {
@@ -22,6 +22,16 @@ class Sample {
     const double mean = static_cast<double>(sampler.n()) * sampler.rate();
     members_.reserve(static_cast<std::size_t>(mean + 10.0 * std::sqrt(mean) + 64.0));
     sampler.draw(stream, members_);
+  }
+  Sample(const Sample& people, const Owners& owners) {
+    if (owners.starts.size() == 0) return;
+    Index n_rows = 0;
+    for (const Index i : people.members_) n_rows += owners.starts[i + 1] - owners.starts[i];
+    members_.reserve(static_cast<std::size_t>(n_rows));
+    for (const Index i : people.members_) {
+      const std::int64_t* const order = owners.order.data();
+      members_.insert(members_.end(), order + owners.starts[i], order + owners.starts[i + 1]);
+    }
   }
   ~Sample() { wipe(members_.data(), members_.size() * sizeof(Index)); }
   Sample(const Sample&) = delete;
@@ -34,14 +44,15 @@ class Sample {
   std::vector<Index> members_;
 };
 
-// A thread is given at least this many rows.
-constexpr Index rows_of_a_chunk = 128;
+// A thread is given at least this many rows, and adds up at most so many before others are added:
+// what rounding loses of a sum follows from the number of people, whatever that of their rows.
+constexpr Index rows_of_a_chunk = 128, most_rows_of_a_chunk = Index{1} << 16;
 
 // Additions in one sample above which threads, started for each step anew, are sure to pay.
 constexpr double work_for_threads = 2e7;
 
 RowChunks chunks_of(Index n_members) {
-  const Index rows = std::max<Index>(rows_of_a_chunk, (n_members + 31) / 32);
+  const Index rows = std::clamp((n_members + 31) / 32, rows_of_a_chunk, most_rows_of_a_chunk);
   return {n_members, (rows + group_rows - 1) / group_rows * group_rows};
 }
 
@@ -208,15 +219,25 @@ void require_rows(const Csr<Scalar, Integer>& rows, Index n_features) {
   require_csr(rows, n_features);
 }
 
+bool are_owners(const Owners& owners, Index n_rows) {
+  const auto& [starts, order] = owners;
+  return starts.size() > 0 && starts[0] == 0 && starts[starts.size() - 1] == order.size() &&
+         std::is_sorted(starts.begin(), starts.end()) &&
+         std::all_of(order.begin(), order.end(),
+                     [&](std::int64_t row) { return row >= 0 && row < n_rows; });
+}
+
 }  // namespace
 
 SampledRows::SampledRows(AnyRows rows, Index n_features, ConstVectorView<double> factors,
-                         double scale, double rate, NoiseStream& stream, int n_threads)
+                         Owners owners, double scale, double rate, NoiseStream& stream,
+                         int n_threads)
     : rows_(rows),
       n_features_(n_features),
       factors_(factors),
+      owners_(owners),
       scale_(scale),
-      sampler_(factors.size(), rate),
+      sampler_(owners.starts.size() == 0 ? factors.size() : owners.starts.size() - 1, rate),
       stream_(stream),
       n_threads_(n_threads) {
   require_threads(n_threads);
@@ -226,12 +247,17 @@ SampledRows::SampledRows(AnyRows rows, Index n_features, ConstVectorView<double>
         require_factors(n_rows_of(seen), factors, scale);
       },
       rows_);
+  if (owners.starts.size() + owners.order.size() > 0 && !are_owners(owners, factors.size())) {
+    throw std::invalid_argument("starts and order must tell which rows each person has");
+  }
 }
 
 std::vector<Block> SampledRows::times(const ConstBlock& V) const {
   require_features(V, n_features_);
   if (V.rows() == 0) return {Block(0, n_features_)};
-  const Sample sample(sampler_, stream_);
+  const Sample people(sampler_, stream_);
+  const Sample of_rows(people, owners_);
+  const Sample& sample = owners_.starts.size() == 0 ? people : of_rows;
   return std::visit(
       [&](const auto& rows) -> std::vector<Block> {
         const auto work = work_on(rows, factors_.data(), V);

@@ -322,7 +322,7 @@ RowMajorMatrix<double> mapped(int threads) {
 std::vector<Block> ascent(const AnyRows& rows, Index d, ConstVectorView<double> factors,
                           int threads) {
   NoiseStream stream(key_of(5), 0);
-  const SampledRows sampled(rows, d, factors, 1e-3, 0.7, stream, threads);
+  const SampledRows sampled(rows, d, factors, {}, 1e-3, 0.7, stream, threads);
   NoisyProducts products(sampled, {NoiseMode::fresh, {0.01}, NoiseShape::goe, 4, &stream});
   const Vector<double> step_sizes = Vector<double>::Constant(4, 0.5);
   Ascent result = sampled_ascent(products, view(Block(Block::Identity(3, d))),

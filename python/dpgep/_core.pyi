@@ -273,6 +273,8 @@ class SampledProducts:
         noisy: bool,
         stream: NoiseStream,
         n_threads: int = 1,
+        starts: _I64 | None = None,
+        order: _I64 | None = None,
     ) -> SampledProducts: ...
     @staticmethod
     def of_csr(
@@ -290,6 +292,8 @@ class SampledProducts:
         noisy: bool,
         stream: NoiseStream,
         n_threads: int = 1,
+        starts: _I64 | None = None,
+        order: _I64 | None = None,
     ) -> SampledProducts: ...
     @property
     def n_features(self) -> int: ...

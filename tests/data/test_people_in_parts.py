@@ -33,10 +33,13 @@ import dpgep
 from dpgep import masked
 from dpgep.data import distributed
 from dpgep.data.ids import digests, numbered
+from dpgep.data.inputs import opened_views
 from dpgep.data.integer_sums import NormCounts
 from dpgep.data.people import WEIGHT_BITS
 from dpgep.data.people_in_parts import Identified, checksum, joined
 from dpgep.data.rows import Rows
+from dpgep.data.weighting import Weighting
+from dpgep.problems.problem import dataset_of
 
 NAMES = list("abcd")
 BUDGET = {"epsilon": 1.0, "delta": 1e-6}
@@ -285,10 +288,12 @@ def test_rows_that_change_between_passes_are_noticed_in_whatever_order(changed: 
 def test_checksums_depend_on_rows_groups_and_persons_but_not_on_their_order() -> None:
     rng = np.random.default_rng(0)
     rows, groups, whose = rng.standard_normal((50, 3)), rng.integers(-1, 3, 50), digests(np.arange(50) // 3, 50)
+    units = rng.integers(0, 1 << 40, (50, 1))
 
     def found(x: Matrix, codes: Any, ids: Any, order: Any, *cuts: int) -> bytes:
         piles = [
-            Identified(Rows((x[part],), 1.0), codes[part], ids[part]) for part in np.split(np.asarray(order), cuts)
+            Identified(Rows((x[part],), 1.0), codes[part], ids[part], units[part])
+            for part in np.split(np.asarray(order), cuts)
         ]
         return checksum(joined(piles), b"0123456789abcdef")
 
@@ -301,7 +306,9 @@ def test_checksums_depend_on_rows_groups_and_persons_but_not_on_their_order() ->
     swapped[[9, 30]] = swapped[[30, 9]]
     changes = [found(other, groups, whose, np.arange(50)), found(rows, moved, whose, np.arange(50))]
     changes += [found(rows, groups, swapped, np.arange(50)), found(rows, groups, whose, np.append(np.arange(50), 3))]
-    assert len({plain, *changes}) == 5
+    units[9] += 1
+    changes.append(found(rows, groups, whose, np.arange(50)))
+    assert len({plain, *changes}) == 6
 
 
 @pytest.mark.parametrize(
@@ -458,8 +465,44 @@ def test_clipped_products_of_people_in_parts_are_those_in_memory() -> None:
     assert ours.components.tobytes() == theirs.components.tobytes()
 
 
-@pytest.mark.parametrize("given", [{"person": "key", "rows": 3}, {"weights": "key", "largest_weight": 1.0}])
-def test_rows_that_count_unevenly_are_for_rows_at_hand(given: Any) -> None:
-    frame = dd.from_pandas(visits()[[*NAMES, "key"]], npartitions=2, sort=False)
-    with pytest.raises(TypeError, match="is not for Dask and Spark yet"):
-        dpgep.pca(frame, bound=3.0, **given)
+WEIGHED: dict[str, dict[str, Any]] = {
+    "weights": {"weights": "w", "largest_weight": 2.0},
+    "alike": {"person": "key", "rows": 3},
+    "both": {"person": "key", "weights": "w", "largest_weight": 2.0},
+}
+
+
+@pytest.mark.filterwarnings("ignore::dpgep.PrivacyWarning", "ignore::dpgep.AccuracyWarning")
+@pytest.mark.parametrize("name", WEIGHED)
+@pytest.mark.parametrize("way", ["frame", "array", "files", "spark"])
+def test_weights_in_parts_have_the_bits_of_weights_in_memory(name: str, way: str, tmp_path: Path) -> None:
+    table, given = visits(30), WEIGHED[name]
+    table = table.assign(w=np.random.default_rng(1).gamma(1, 1, len(table)))
+    beside = {key: given[key] for key in ("person", "weights") if key in given}
+    table = table[[*NAMES, *beside.values()]]
+    facts: dict[str, Any] = {"bound": "auto" if way in ("frame", "spark") else 3.0, "adjacency": "add-remove"}
+    theirs = dpgep.pca(table, **given, **facts)
+    arrow = pa.Table.from_pandas(table, preserve_index=False)
+    with in_place_of_pyspark():
+        if way == "frame":
+            ours = dpgep.pca(dd.from_pandas(table, npartitions=3, sort=False), **given, **facts)
+        elif way == "array":
+            arrays = {key: table[column].to_numpy() for key, column in beside.items()}
+            ours = dpgep.pca(da.from_array(table[NAMES].to_numpy(), chunks=(70, 4)), **{**given, **arrays}, **facts)
+        elif way == "files":
+            pq.write_table(arrow, tmp_path / "rows.parquet", row_group_size=50)
+            source = dpgep.scan(tmp_path / "rows.parquet")
+            weighting = Weighting(**{**given, **{key: source[column] for key, column in beside.items()}})
+            views = opened_views(theirs.model, (source[NAMES],), "add-remove")
+            ours = replace(
+                theirs,
+                dataset=dataset_of(theirs.model, views, (), 3.0, "add-remove", "synchronous", weighting),
+            )
+        else:
+            ours = dpgep.pca(DataFrame([arrow.slice(0, 50), arrow.slice(50)]), **given, **facts)
+        for budget in (BUDGET, {"epsilon": math.inf}):
+            found, expected = (dpgep.release(each, seed=1, **budget) for each in (ours, theirs))
+            exact = {"rtol": 0 if budget is BUDGET else 1e-10}
+            np.testing.assert_allclose(found.covariance().values, expected.covariance().values, **exact)
+            np.testing.assert_allclose(found.n_people, expected.n_people, **exact)
+    assert ours.dataset.people.n == theirs.dataset.people.n

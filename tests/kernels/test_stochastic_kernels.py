@@ -129,6 +129,58 @@ def test_ascent_on_sparse_rows_agrees_with_the_reference(n_vectors, dtype, index
     assert_agree(answers, run(Reference(rows, factors), block, plain=True))
 
 
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_a_person_is_in_a_sample_with_all_rows(is_sparse):
+    rows, factors, block = case(900, 7, 2)
+    persons = np.random.default_rng(1).integers(0, 60, 900)
+    persons[persons == 7] = 8  # who has no rows
+    order, starts = np.argsort(persons, kind="stable"), np.searchsorted(np.sort(persons), np.arange(61))
+    design = (60.0, 0.3, 0.0, 0, 0.0, 20, False)
+    stream, own = core.NoiseStream(KEY), core.NoiseStream(KEY)
+    if is_sparse:
+        csr = sparse.csr_matrix(rows)
+        arrays = csr.data, csr.indices, csr.indptr, 7
+        source = core.SampledProducts.of_csr(*arrays, factors, *design, stream, starts=starts, order=order)
+    else:
+        source = core.SampledProducts.of_dense(rows, factors, *design, stream, starts=starts, order=order)
+    for _ in range(20):
+        members = np.isin(persons, core.poisson_sample(60, 0.3, own))
+        expected = reference.rows_product(rows[members], factors[members], 1 / 18, block) @ block.T
+        np.testing.assert_allclose(source.ascend(block, np.zeros(1))[1], expected.T, atol=1e-12)
+    assert 0 < members.mean() < 1
+
+
+def test_one_row_each_in_another_order_has_the_bits_of_these_rows():
+    rows, factors, block = case(300, 9, 2)
+    order = np.random.default_rng(0).permutation(300)
+    owners = {"starts": np.arange(301), "order": order}
+    source = core.SampledProducts.of_dense(rows, factors, *DESIGN, core.NoiseStream(KEY), **owners)
+    expected = products(rows[order], factors[order]).ascend(block, STEPS)
+    for answer, other in zip(source.ascend(block, STEPS), expected, strict=True):
+        np.testing.assert_array_equal(answer, other)
+
+
+@pytest.mark.parametrize(
+    ("starts", "order"),
+    [
+        ([0, 3], [0, 1]),
+        ([1, 2], [0, 1]),
+        ([0, 2, 1, 3], [0, 1, 2]),
+        ([0, 1], [5]),
+        ([0, 1], [-1]),
+        ([], [0]),
+        ([0, 1], None),
+        (None, [0]),
+    ],
+)
+def test_owners_of_rows_that_there_are_not_are_refused(starts, order):
+    owners = {
+        name: None if of is None else np.array(of, np.int64) for name, of in (("starts", starts), ("order", order))
+    }
+    with pytest.raises(ValueError, match="starts and order must tell"):
+        core.SampledProducts.of_dense(np.ones((5, 3)), np.ones(5), *DESIGN, core.NoiseStream(KEY), **owners)
+
+
 def test_everybody_in_every_sample_is_the_full_gradient():
     rows, factors, block = case(300, 9, 2)
     source = products(rows, factors, (300.0, 1.0, 0.0, 1, 0.0, 1, False))

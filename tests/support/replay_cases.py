@@ -196,10 +196,10 @@ def uncentred(table: Matrix, adjacency: Adjacency, **options: Any) -> Any:
 def several(kind: Kind, n_rows: int) -> Kind:
     """The same people, of whom the one who differs has so many rows, all alike; 0: as they are, without ids."""
 
-    def build(table: Matrix, adjacency: Adjacency) -> Any:
+    def build(table: Matrix, adjacency: Adjacency, **options: Any) -> Any:
         people = np.arange(len(table))
         ids = np.repeat(people, np.where(people < len(kind.others), 1, n_rows))
-        return kind.build(table[ids], adjacency, person=ids)
+        return kind.build(table[ids], adjacency, person=ids, **options)
 
     return replace(kind, build=build) if n_rows else kind
 
@@ -409,19 +409,25 @@ def aside(n: int) -> Matrix:
 # --- samples ---------------------------------------------------------------------------------------------------------
 
 
-def samples() -> Iterator[ReplayCase]:
+def samples(n_rows: int = 0) -> Iterator[ReplayCase]:
     """Of everybody, where a person is replaced: who is more is in each sample of a replay, others need not be."""
     plane = Kind(
-        pca, (E1[:2], E2[:2]), ORTHOGONAL + ", in all samples", None, UNIT_ROW + ", in all samples", np.zeros((2, 2))
+        partial(pca, center=False),
+        (E1[:2], E2[:2]),
+        ORTHOGONAL + ", in all samples",
+        None,
+        UNIT_ROW + ", in all samples",
+        np.zeros((2, 2)),
     )
+    plane = several(plane, n_rows)
     for name, n_full in (("samples", 0), ("samples and everybody", 1)):
-        yield from run(f"products, {name}", plane, partial(sampled, n_full=n_full))
+        yield from run(f"products, {name}", plane, partial(sampled, plane.build, n_full=n_full))
 
 
-def sampled(table: Matrix, adjacency: Adjacency, n_full: int) -> Any:
+def sampled(build: Callable[..., Any], table: Matrix, adjacency: Adjacency, n_full: int) -> Any:
     """Products with the whole space. Noise is as it comes: calibration takes seconds, the event is what is claimed."""
     rate, public_n = (1.0, None) if adjacency == "replace-one" else (0.5, 4)
-    problem = pca(table, adjacency, center=False, public_n=public_n)
+    problem = build(table, adjacency, public_n=public_n)
     noisy = SampledMechanism(rate, 2, n_full, 2.0, 3.0 if n_full else 0.0)
     curator = Curator(problem, Ledger(9.0, (8.0, 1e-3)), noise_stream())
     with mock.patch.object(sampled_products, "calibrate_sampled", return_value=noisy):

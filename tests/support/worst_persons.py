@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from replay_cases import sampled
 
 import dpgep
 from dpgep.data.people import WEIGHT_BITS, row_weights
@@ -82,6 +83,17 @@ def _in_batches(rows: Matrix, groups: Any, person: Any, **terms: Any) -> Any:
     ends = np.unique(np.r_[0, 1, 2, np.arange(0, len(table), max(1, len(table) // 5)), len(table)])
     batches = [table.iloc[start:end] for start, end in itertools.pairwise(ends)]
     return dpgep.pca(dpgep.scan(batches), person="patient_id", **terms)
+
+
+def _sampled(rows: Matrix, groups: Any, person: Any, adjacency: Any, bound: float) -> Any:
+    """Answers about samples and about everybody; who is more is the last one, for a replay to sample."""
+    order = np.argsort(np.array([str(each).endswith("9") for each in person]), kind="stable")
+
+    def build(table: Matrix, adjacency: Any, **facts: Any) -> Any:
+        ids = np.array(person)[order]
+        return dpgep.pca(table, person=ids, center=False, bound=bound, adjacency=adjacency, **facts)
+
+    return sampled(build, rows[order, :2], adjacency, n_full=1)
 
 
 def _merged(rows: Matrix, groups: Any, person: Any, adjacency: str, bound: float) -> Any:
@@ -157,6 +169,7 @@ MECHANISMS: dict[str, Mechanism] = {
         options=(*ONE, ("screen", 1)),
         reached=0.8,  # the worst pairs of a covariance between views have a crowd elsewhere
     ),
+    "pca by samples": Mechanism(_sampled, terms=("known",)),
     "pca by clipped-power": Mechanism(
         lambda rows, groups, adjacency, **terms: dpgep.pca(
             rows, adjacency=adjacency, public_n=None if adjacency == "replace-one" else 4, **terms

@@ -24,14 +24,15 @@ struct SamplingDesign {
 };
 
 // full:     V (M + Z) / n_people,            M = sum_i (f_i z_i)(f_i z_i)^T
-// sampled:  V (M_S + Z) / (rate n_people),   over the members i of a Poisson sample S, drawn anew
+// sampled:  V (M_S + Z) / (rate n_people),   over the rows of a Poisson sample of people, drawn
+// anew
 //
 // One call at a time: others wait.
 class SampledProducts {
  public:
-  // Throws as SampledRows and NoisyProducts. Rows, factors and stream must outlive this.
+  // Throws as SampledRows and NoisyProducts. Rows, factors, owners and stream must outlive this.
   SampledProducts(const AnyRows& rows, Index n_features, ConstVectorView<double> factors,
-                  const SamplingDesign& design, NoiseStream& stream);
+                  const Owners& owners, const SamplingDesign& design, NoiseStream& stream);
 
   Index n_features() const { return sampled_rows_.n_features(); }
   // Steps of all ascents so far that were too large to be taken.

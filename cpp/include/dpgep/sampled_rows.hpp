@@ -1,5 +1,5 @@
-// Products with the second moment of a Poisson sample of rows, a new sample for every call:
-//   M = scale sum_{i in S} (f_i z_i)(f_i z_i)^T.
+// Products with the second moment of a Poisson sample of people, a new sample for every call:
+//   M = scale sum_{i in S} sum over the rows z of person i of (f z)(f z)^T.
 #pragma once
 
 #include <variant>
@@ -14,16 +14,24 @@ using AnyRows =
     std::variant<ConstRows<float>, ConstRows<double>, Csr<float, std::int32_t>,
                  Csr<float, std::int64_t>, Csr<double, std::int32_t>, Csr<double, std::int64_t>>;
 
-// Rows and factors are seen, not copied; a call reads the rows of its sample alone.
+// Whose the rows are: person i has the rows order[starts[i]], ..., order[starts[i + 1] - 1].
+// Without entries each row is a person.
+struct Owners {
+  ConstVectorView<std::int64_t> starts{nullptr, 0}, order{nullptr, 0};
+};
+
+// Rows, factors and owners are seen, not copied; a call reads the rows of its sample alone.
 //
 // No product is clipped: a row of norm at most R moves the sum x (x . v) over a block V by at most
 // R^2 ||V||_op, whatever the row, so that clipping the rows, by their factors, is all there is.
 class SampledRows : public ExactProducts {
  public:
   // Throws std::invalid_argument unless there are as many rows as factors, sparse rows are valid
-  // (csr.hpp), scale is finite, 0 < rate <= 1 and n_threads >= 1. The stream must outlive this.
-  SampledRows(AnyRows rows, Index n_features, ConstVectorView<double> factors, double scale,
-              double rate, NoiseStream& stream, int n_threads);
+  // (csr.hpp), owners have rows that there are, starts from 0 on that do not decrease and end with
+  // the rows in order, scale is finite, 0 < rate <= 1 and n_threads >= 1. The stream must outlive
+  // this.
+  SampledRows(AnyRows rows, Index n_features, ConstVectorView<double> factors, Owners owners,
+              double scale, double rate, NoiseStream& stream, int n_threads);
 
   Index n_features() const override { return n_features_; }
   Index n_matrices() const override { return 1; }
@@ -35,6 +43,7 @@ class SampledRows : public ExactProducts {
   AnyRows rows_;
   Index n_features_;
   ConstVectorView<double> factors_;
+  Owners owners_;
   double scale_;
   PoissonSampler sampler_;
   NoiseStream& stream_;

@@ -86,13 +86,15 @@ class PassChecksum:
         self._forms: dict[str, str] = {}
         self._changes: list[str] = []
 
-    def add(self, rows: Rows, groups: NDArray[np.intp] | None) -> None:
-        """People that follow those before."""
+    def add(self, rows: Rows, groups: NDArray[np.intp] | None, units: NDArray[np.int64] | None = None) -> None:
+        """People that follow those before, and how much they count."""
         for position, view in enumerate(rows.views):
             for name, values in _parts(view):
                 self._add(f"{position} {name}", values)
         if groups is not None:
             self._add("groups", groups)
+        if units is not None:
+            self._add("units", units)
         self._n_rows += rows.n
 
     def digest(self) -> bytes:

@@ -143,8 +143,8 @@ class Dataset(ABC):
         return StreamedProducts(accumulate, self.n_features, self.weight_bits)
 
     @abstractmethod
-    def in_memory(self, purpose: str) -> Batch:
-        """All rows at once; ValueError where they are not there."""
+    def in_memory(self, purpose: str, *, by_person: bool = False) -> Batch:
+        """All rows at once; ValueError where they are not there, or have weights that who asks does not heed."""
 
 
 class InMemoryDataset(Dataset):
@@ -170,7 +170,7 @@ class InMemoryDataset(Dataset):
         self.people.passes += 1
         return RowProducts(self._batch.rows)
 
-    def in_memory(self, purpose: str) -> Batch:
+    def in_memory(self, purpose: str, *, by_person: bool = False) -> Batch:
         return self._batch
 
 
@@ -219,7 +219,7 @@ class StreamedDataset(Dataset):
             raise ValueError(f"the source must have at least {self._fewest} rows, it has {n}")
         self.people.n = n
 
-    def in_memory(self, purpose: str) -> Batch:
+    def in_memory(self, purpose: str, *, by_person: bool = False) -> Batch:
         raise ValueError(
             f"{purpose} needs all rows in memory, but they are read from a source in batches: load them into an "
             'array first, or use method="release"'
@@ -247,8 +247,8 @@ class DerivedDataset(Dataset):
     def _summed(self, make: Callable[[], S], alone: bool) -> S:
         return self._source._summed(partial(_DerivedSums, self._to_batches, make), alone).sums
 
-    def in_memory(self, purpose: str) -> Batch:
-        (batch,) = self._to_batches(self._source.in_memory(purpose))
+    def in_memory(self, purpose: str, *, by_person: bool = False) -> Batch:
+        (batch,) = self._to_batches(self._source.in_memory(purpose, by_person=by_person))
         return batch
 
 
@@ -275,8 +275,9 @@ class PreprocessedDataset(DerivedDataset):
         self.people.passes += 1
         return RowProducts(self.in_memory("products").rows)
 
-    def in_memory(self, purpose: str) -> Batch:
-        return preprocessed(self._source.in_memory(purpose), self._preprocessing, grouped=self._grouped)
+    def in_memory(self, purpose: str, *, by_person: bool = False) -> Batch:
+        source = self._source.in_memory(purpose, by_person=by_person)
+        return preprocessed(source, self._preprocessing, grouped=self._grouped)
 
 
 class _DerivedSums(Sums, Generic[S]):

@@ -13,9 +13,10 @@ import pickle
 import sys
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from functools import partial
 from itertools import groupby
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -28,7 +29,8 @@ from dpgep.data.ids import Identities
 from dpgep.data.inputs import check_not_masked, known_rows
 from dpgep.data.people import WEIGHT_BITS, enough_people
 from dpgep.data.people_in_parts import Identified
-from dpgep.data.rows import Batch, S, Sums
+from dpgep.data.rows import Batch, S, Sums, add_weighted
+from dpgep.data.weighting import UNIT_BITS, Weighting
 from dpgep.sources import Scan, Selection, scan
 from dpgep.sources.encoding import Categories
 from dpgep.sources.kinds import is_dask_collection
@@ -41,7 +43,11 @@ from dpgep.sources.tables import pyarrow
 # lost: nothing can change them.
 Partial = tuple[int, bytes, bytes] | Exception
 
-Task = tuple[Callable[..., Any], Callable[..., Any], Callable[[], Sums], "bytes | None"]
+# How rows are read, what makes of them a batch (or `Identified` ones), sums, the key of their checksum; and of people
+# who count by weights, up to how many rows of each count alike, and the bits of a weight.
+Task = tuple[
+    Callable[..., Any], Callable[..., Any], Callable[[], Sums], "bytes | None", "tuple[int | None, int] | None"
+]
 
 # What a part holds of the same people: an array, or a chunk, for each input.
 Part = tuple[Any, ...]
@@ -61,6 +67,9 @@ _COLUMNS = ("part", "sums")
 _SCHEMA = "part long, sums binary"
 
 
+_D = TypeVar("_D", bound="DistributedDataset")
+
+
 class DistributedDataset(Dataset):
     """Rows in parts that other machines read.
 
@@ -68,8 +77,8 @@ class DistributedDataset(Dataset):
     them: ``n_features`` columns in all, clipped to ``bound``. ``n`` is the number of people where it is known;
     ``people`` is the scan that they are of, if they are of one: it checks their number.
 
-    With ``several_rows``, the last array is the id of each row's person, and ``to_batch`` makes `Coded` rows of all
-    others: whose rows are in several parts, has all of them brought to one in each pass.
+    With ``weighting``, of which columns are the last arrays, ``to_batch`` makes `Coded` rows of all others: whose rows
+    are in several parts, has all of them brought to one in each pass.
     """
 
     #: where the rows are, and how to bring them here
@@ -86,16 +95,25 @@ class DistributedDataset(Dataset):
         fewest: int,
         n: int | None,
         people: Scan | None = None,
-        several_rows: bool = False,
+        weighting: Weighting | None = None,
         identities: Identities | None = None,
     ) -> None:
         self._read = read
-        self._to_batch = to_batch
-        self.weight_bits = WEIGHT_BITS if several_rows else 0
+        self._weighting = weighting
+        self._to_batch = to_batch if weighting is None else partial(Identified.of, to_batch, weighting)
+        self.weight_bits = 0 if weighting is None else WEIGHT_BITS
+        self._several_rows = weighting is not None and weighting.person is not None
         self._fewest = fewest
         self._scan = people
         self._comparison = PassComparison(self.hint)
         self.bound, self.n_features, self.people = bound, n_features, People(n, identities=identities)
+
+    def in_finest_weights(self: _D) -> _D:
+        if self._weighting is None or self._weighting.most_alike is None:
+            return self
+        finer = copy(self)
+        finer.weight_bits = UNIT_BITS
+        return finer
 
     def _summed(self, make: Callable[[], S], alone: bool) -> S:
         """One pass. The tree depends on the parts alone, so that sums in floating point have the same bits whichever
@@ -103,29 +121,30 @@ class DistributedDataset(Dataset):
         """
         self.people.passes += 1
         key = self._comparison.key(alone=alone)
-        result = self._reduced((self._read, self._to_batch, make, key))
+        weights = None if self._weighting is None else (self._weighting.most_alike, self.weight_bits)
+        result = self._reduced((self._read, self._to_batch, make, key, weights))
         if isinstance(result, Exception):
             raise result
         n, stored, checksum = result
         if self._scan is not None:
             self._scan.check_rows(n)
         sums: Any = pickle.loads(stored)
-        if self.weight_bits:
+        if self._several_rows:
             n = enough_people(sums.n_people(), self._fewest)
         elif n < self._fewest:
             raise ValueError(f"the data must have at least {self._fewest} rows, they have {n}")
         if key is not None:
             self._comparison.compare(checksum)
         self.people.n = n
-        if self.weight_bits and self.people.identities is not None:
+        if self._several_rows and self.people.identities is not None:
             self.people.identities.add_rows(sums.whose)
-        return sums.sums if self.weight_bits else sums  # type: ignore[no-any-return]
+        return sums.sums if self._several_rows else sums  # type: ignore[no-any-return]
 
     @abstractmethod
     def _reduced(self, task: Task) -> Partial:
         """What `summed` gives of all parts, merged in a tree by `merged`."""
 
-    def in_memory(self, purpose: str) -> Batch:
+    def in_memory(self, purpose: str, *, by_person: bool = False) -> Batch:
         raise ValueError(
             f'{purpose} needs all rows in memory, but they are {self.whereabouts} first, or use method="release"'
         )
@@ -133,32 +152,36 @@ class DistributedDataset(Dataset):
 
 def summed(task: Task, *part: Any) -> Partial:
     """The sums over the people of one part, where it is read."""
-    read, to_batch, make, key = task
+    read, to_batch, make, key, weights = task
     try:
         sums, n = make(), 0
         checksum = None if key is None else PassChecksum(key)
         with one_thread_per_task():
             for arrays in read(*part):
-                batch = to_batch(*arrays)
+                people = batch = to_batch(*arrays)
+                if weights is not None:
+                    batch = people.weighed(np.arange(people.rows.n), *weights)
                 if checksum is not None:
-                    checksum.add(batch.rows, batch.groups)
-                sums.add(batch)
-                n += batch.n
+                    checksum.add(people.rows, people.groups, getattr(people, "units", None))
+                add_weighted(sums, make, batch)
+                n += batch.n if weights is None else people.rows.n
         digest = b"" if checksum is None else checksum.digest()
         return n, pickle.dumps(sums, protocol=pickle.HIGHEST_PROTOCOL), digest
     except Exception as error:
         return _carried(error)
 
 
-def summed_people(make: Callable[[], Sums], key: bytes | None, *piles: list[Identified] | Exception) -> Partial:
+def summed_people(task: Task, *piles: list[Identified] | Exception) -> Partial:
     """The sums over people, all of whose rows are in these piles."""
+    _, _, make, key, weights = task
+    assert weights is not None
     try:
         for pile in piles:
             if isinstance(pile, Exception):
                 return pile
         people = people_in_parts.joined([batch for pile in piles for batch in pile])  # type: ignore[union-attr]
         with one_thread_per_task():
-            sums = people_in_parts.SumsOfPeople(make, people)
+            sums = people_in_parts.SumsOfPeople(make, people, *weights)
             digest = b"" if key is None else people_in_parts.checksum(people, key)
         n_rows = 0 if people is None else people.rows.n
         return n_rows, pickle.dumps(sums, protocol=pickle.HIGHEST_PROTOCOL), digest
@@ -168,17 +191,16 @@ def summed_people(make: Callable[[], Sums], key: bytes | None, *piles: list[Iden
 
 def summed_partition(task: Task, *part: Any) -> Partial:
     """The sums over the people of one part, which has all of their rows."""
-    read, to_coded, make, key = task
-    return summed_people(make, key, _pile(dealt_part(read, to_coded, 1, *part), 0))
+    return summed_people(task, _pile(dealt_part(task[0], task[1], 1, *part), 0))
 
 
 def dealt_part(
-    read: Callable[..., Any], to_coded: Callable[..., Any], n_piles: int, *part: Any
+    read: Callable[..., Any], identified: Callable[..., Any], n_piles: int, *part: Any
 ) -> list[list[Identified]] | Exception:
     """`people_in_parts.dealt`, where the part is read."""
     try:
         with one_thread_per_task():
-            return people_in_parts.dealt(read, to_coded, n_piles, *part)
+            return people_in_parts.dealt(read, identified, n_piles, *part)
     except Exception as error:
         return _carried(error)
 
@@ -252,10 +274,10 @@ class DaskDataset(DistributedDataset):
         n: int | None = None,
         client: Any = None,
         people: Scan | None = None,
-        several_rows: bool = False,
+        weighting: Weighting | None = None,
         identities: Identities | None = None,
     ) -> None:
-        super().__init__(read, to_batch, n_features, bound, fewest, n, people, several_rows, identities)
+        super().__init__(read, to_batch, n_features, bound, fewest, n, people, weighting, identities)
         self._parts = parts
         self._client = client
 
@@ -268,7 +290,7 @@ class DaskDataset(DistributedDataset):
 
     def _tree(self, task: Task) -> Any:
         delayed = import_extra("dask", "dask").delayed
-        if self.weight_bits:
+        if self._several_rows:
             level = self._sums_of_piles(task)
         elif len(import_extra("cloudpickle", "dask").dumps(task)) > _SENT_WITH_EACH:
             # a key of the graph, which workers hand to each other: a block of vectors travels once to each of them
@@ -286,10 +308,9 @@ class DaskDataset(DistributedDataset):
     def _sums_of_piles(self, task: Task) -> list[Any]:
         """Each part is dealt into as many piles as there are parts, up to a limit: a sum over each of the piles."""
         delayed = import_extra("dask", "dask").delayed
-        read, to_coded, make, key = task
         n_piles = min(len(self._parts), _MOST_PILES)
-        deal = delayed(partial(dealt_part, read, to_coded, n_piles), pure=False)
-        take, add = delayed(_pile, pure=False), delayed(partial(summed_people, make, key), pure=False)
+        deal = delayed(partial(dealt_part, task[0], task[1], n_piles), pure=False)
+        take, add = delayed(_pile, pure=False), delayed(partial(summed_people, task), pure=False)
         parts = [deal(*part) for part in self._parts]
         return [add(*(take(part, place) for part in parts)) for place in range(n_piles)]
 
@@ -400,7 +421,7 @@ class SparkDataset(DistributedDataset):
         n_features: int,
         bound: float,
         fewest: int,
-        several_rows: bool = False,
+        weighting: Weighting | None = None,
         identities: Identities | None = None,
     ) -> None:
         people, keys = selections[0].scan, [each.key for each in selections]
@@ -414,13 +435,15 @@ class SparkDataset(DistributedDataset):
             n_features,
             bound,
             fewest,
-            None if several_rows else people.n_rows,
+            None if weighting is not None and weighting.person is not None else people.n_rows,
             people,
-            several_rows,
+            weighting,
             identities,
         )
-        self._sum = summed_partition if several_rows else summed
-        self._frame, self._names, self._key = people.value, names, str(keys[-1])
+        self._sum = summed_partition if self._several_rows else summed
+        self._frame, self._names = people.value, names
+        # ids stand after everything but weights
+        self._key = str(keys[-1 if weighting is None else -len(weighting.columns)])
 
     def _reduced(self, task: Task) -> Partial:
         """Merged are partitions whose numbers follow each other, then what became of them: a tree of the numbers alone,
@@ -432,7 +455,7 @@ class SparkDataset(DistributedDataset):
         frame = self._frame
         places = {name: f"c{place}" for place, name in enumerate(frame.columns)}
         placed = frame.toDF(*places.values()).selectExpr(*(places[name] for name in self._names))
-        if self.weight_bits:
+        if self._several_rows:
             placed = placed.repartition(places[self._key])
         rows = placed.mapInArrow(_sum_of_partition(self._sum, task), _SCHEMA)
         n_bytes = len(pickle.dumps(task[2]()))

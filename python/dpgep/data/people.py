@@ -50,8 +50,9 @@ class PeopleDataset(Dataset):
         if identities is not None:
             identities.add_rows(digests(weighting.person, rows.n))
         persons, units = weighting.persons(rows.n), weighting.units(weighting.weights, rows.n)
-        weights = partial(_weights, persons, units, weighting.most_alike, lambda: row_keys(*coded))
+        weights = partial(weights_of, persons, units, weighting.most_alike, lambda: row_keys(*coded))
         self._batch = weighted(coded, weights(WEIGHT_BITS))
+        self._coded, self._weighting = coded, weighting
         self._finest = None if weighting.most_alike is None else lambda: weighted(coded, weights(UNIT_BITS))
         n_people = int(np.count_nonzero(np.bincount(persons)))
         self.people = People(enough_people(n_people, fewest), identities=identities)
@@ -70,8 +71,12 @@ class PeopleDataset(Dataset):
         add_weighted(total, make, self._batch)
         return total
 
-    def in_memory(self, purpose: str) -> Batch:
-        raise ValueError(ONE_ROW)
+    def in_memory(self, purpose: str, *, by_person: bool = False) -> Batch:
+        if not by_person or self._finest is not None:
+            raise ValueError(ONE_ROW)
+        # weights anew, too: whoever changes ids, those of a person add up to one
+        rows, persons = self._coded[0], self._weighting.persons(self._coded[0].n)
+        return Batch(rows, weights=row_weights(persons, lambda: row_keys(*self._coded)), persons=persons)
 
 
 class StreamedPeopleDataset(Dataset):
@@ -132,7 +137,7 @@ class StreamedPeopleDataset(Dataset):
                 keys.append(row_keys(*coded))
                 n += n_rows
             parts = _joined(persons), _joined(units), weighting.most_alike, lambda: _joined(keys)
-            self._weights = _weights(*parts, self.weight_bits)
+            self._weights = weights_of(*parts, self.weight_bits)
             self.people.n = enough_people(n if weighting.person is None else numbering.n, self._fewest)
         return self._weights
 
@@ -151,7 +156,7 @@ class StreamedPeopleDataset(Dataset):
             yield coded, ids, weights
         self._comparison.compare(checksum.digest())
 
-    def in_memory(self, purpose: str) -> Batch:
+    def in_memory(self, purpose: str, *, by_person: bool = False) -> Batch:
         raise ValueError(ONE_ROW)
 
 
@@ -180,7 +185,7 @@ def enough_people(n: int, fewest: int) -> int:
     return n
 
 
-def _weights(
+def weights_of(
     persons: Numbers, units: Numbers, most_alike: int | None, keys: Callable[[], NDArray[np.uint64]], bits: int
 ) -> Weights:
     """(n,), the weight of each row in units of 2^-bits of a person; of even shares, 2^-WEIGHT_BITS."""

@@ -13,35 +13,53 @@ from typing import Any, Generic, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep.data.ids import Digests, digests, numbered_digests
-from dpgep.data.people import Coded, row_keys, row_weights, weighted
-from dpgep.data.rows import NO_GROUP, Rows, S, add_weighted, block_height, joined_views
+from dpgep.data.ids import Digests, Numbers, digests, numbered_digests
+from dpgep.data.people import Coded, row_keys, weighted, weights_of
+from dpgep.data.rows import NO_GROUP, Batch, Rows, S, add_weighted, block_height, joined_views
+from dpgep.data.weighting import UNIT_BITS, Weighting
 
 
 class Identified(NamedTuple):
-    """Rows, the code of each one's group (None: there are no groups) and the digest of its person."""
+    """Rows, the code of each one's group (None: there are no groups), the digest of its person, (n, 2), and its weight,
+    (n, 1); (n, 0) without ids, or without weights.
+    """
 
     rows: Rows
     groups: NDArray[np.intp] | None
     whose: Digests
+    units: Numbers
+
+    @classmethod
+    def of(cls, to_coded: Callable[..., Coded], weighting: Weighting, *arrays: Any) -> Identified:
+        """Rows of arrays, of which ids and weights, as far as there are any, are the last."""
+        others = iter(arrays[len(arrays) - len(weighting.columns) :])
+        rows, groups = to_coded(*arrays[: len(arrays) - len(weighting.columns)])
+        whose, units = np.empty((rows.n, 0), np.uint64), np.empty((rows.n, 0), np.int64)
+        if weighting.person is not None:
+            whose = digests(next(others), rows.n)
+        if weighting.weights is not None:
+            units = weighting.units(next(others), rows.n)[:, None]
+        return cls(rows, groups, whose, units)
 
     def taken(self, which: NDArray[np.intp]) -> Identified:
         """A copy of some of the rows."""
         groups = None if self.groups is None else self.groups[which]
-        return Identified(self.rows.taken(which), groups, self.whose[which])
+        return Identified(self.rows.taken(which), groups, self.whose[which], self.units[which])
+
+    def weighed(self, persons: Numbers, most_alike: int | None, bits: int) -> Batch:
+        """The rows with the weights that follow from the numbers of their persons."""
+        coded = self.rows, self.groups
+        units = self.units[:, 0] if self.units.size else np.full(len(persons), 1 << UNIT_BITS)
+        return weighted(coded, weights_of(persons, units, most_alike, lambda: row_keys(*coded), bits))
 
 
 def dealt(
-    read: Callable[..., Iterator[tuple[Any, ...]]], to_coded: Callable[..., Coded], n_piles: int, *part: Any
+    read: Callable[..., Iterator[tuple[Any, ...]]], identified: Callable[..., Identified], n_piles: int, *part: Any
 ) -> list[list[Identified]]:
-    """Copies of the rows of a part in piles: which a person's rows are in, follows from the id alone.
-
-    ``read(*part)`` gives arrays, the ids last, of which ``to_coded`` takes all others.
-    """
+    """Copies of the rows of a part in piles: which a person's rows are in, follows from the id alone."""
     piles: list[list[Identified]] = [[] for _ in range(n_piles)]
-    for *arrays, ids in read(*part):
-        rows, groups = to_coded(*arrays)
-        batch = Identified(rows, groups, digests(ids, rows.n))
+    for arrays in read(*part):
+        batch = identified(*arrays)
         places = batch.whose[:, 0] % np.uint64(n_piles)
         for place, pile in enumerate(piles):
             pile.append(batch.taken(np.flatnonzero(places == place)))
@@ -52,10 +70,12 @@ def joined(piles: Sequence[Identified]) -> Identified | None:
     """The rows of some piles in one; None where there are none."""
     if len(piles) < 2:
         return piles[0] if piles else None
-    rows, groups, whose = zip(*piles, strict=True)
+    rows, groups, whose, units = zip(*piles, strict=True)
     views = zip(*(each.views for each in rows), strict=True)
     codes = None if groups[0] is None else np.concatenate(groups)
-    return Identified(Rows(tuple(map(_stacked, views)), rows[0].bound), codes, np.concatenate(whose))
+    return Identified(
+        Rows(tuple(map(_stacked, views)), rows[0].bound), codes, np.concatenate(whose), np.concatenate(units)
+    )
 
 
 def _stacked(blocks: Sequence[Any]) -> Any:
@@ -69,13 +89,11 @@ def _stacked(blocks: Sequence[Any]) -> Any:
 class SumsOfPeople(Generic[S]):
     """Sums that ``make`` begins, over all rows of some people, and the digest of each person."""
 
-    def __init__(self, make: Callable[[], S], people: Identified | None) -> None:
+    def __init__(self, make: Callable[[], S], people: Identified | None, most_alike: int | None, bits: int) -> None:
         self.sums, self.whose = make(), np.empty((0, 2), np.uint64)
         if people is not None:
-            rows, groups, whose = people
-            persons, self.whose = numbered_digests(whose)
-            weights = row_weights(persons, lambda: row_keys(rows, groups))
-            add_weighted(self.sums, make, weighted((rows, groups), weights))
+            persons, self.whose = numbered_digests(people.whose)
+            add_weighted(self.sums, make, people.weighed(persons, most_alike, bits))
 
     def merge(self, other: SumsOfPeople[S]) -> None:
         """Add the sums over other people."""
@@ -90,20 +108,21 @@ class SumsOfPeople(Generic[S]):
 
 
 def checksum(people: Identified | None, key: bytes) -> bytes:
-    """A keyed checksum of rows with their groups and persons, in any order: that of their hashes, sorted.
+    """A keyed checksum of rows with their groups, persons and weights, in any order: that of their hashes, sorted.
 
     A row is some words of 32 bits, and has two sums of them, each word times a random one of 64 bits, modulo 2^64. Two
     rows have the same sums with a probability of at most 2^-66.
     """
     if people is None:
         return b""
-    rows, groups, whose = people
-    factors = np.random.Philox(key=int.from_bytes(key, "little")).random_raw((2 * rows.d + 5, 2))
+    rows, groups, whose, units = people
+    factors = np.random.Philox(key=int.from_bytes(key, "little")).random_raw((2 * rows.d + 7, 2))
     codes = np.zeros(rows.n, np.int64) if groups is None else groups - NO_GROUP
     hashes, height = np.empty((rows.n, 2), np.uint64), block_height(max(rows.n, 1), rows.d)
     for start in range(0, rows.n, height):
         part = slice(start, min(start + height, rows.n))
         values = np.ascontiguousarray(joined_views(rows, part)).view(np.uint32)
-        words = np.hstack([values, whose[part].view(np.uint32), codes[part, None]], dtype=np.uint64, casting="unsafe")
-        hashes[part] = words @ factors
+        beside = whose[part].view(np.uint32), codes[part, None], units[part].view(np.uint32)
+        words = np.hstack([values, *beside], dtype=np.uint64, casting="unsafe")
+        hashes[part] = words @ factors[: words.shape[1]]
     return hashlib.blake2b(hashes[np.lexsort(hashes.T)].tobytes()).digest()

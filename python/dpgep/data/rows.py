@@ -139,13 +139,14 @@ class Batch:
     """Rows of some people, and the group of each (None: all in one).
 
     ``others`` are people who belong to no group: they count as people, and contribute nothing to any sum. ``weights``
-    say how many times each row counts in every sum (None: once).
+    say how many times each row counts in every sum (None: once), and ``persons`` whose each is, where it is asked.
     """
 
     rows: Rows
     groups: NDArray[np.intp] | None = None
     others: int = 0
     weights: Weights | None = None
+    persons: NDArray[np.int64] | None = None
 
     @classmethod
     def of_codes(cls, rows: Rows, codes: NDArray[np.intp], weights: Weights | None = None) -> Batch:

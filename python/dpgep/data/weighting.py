@@ -75,13 +75,15 @@ class Weighting:
         kept, weights = split_off(kept, self.weights, WEIGHTS)
         return kept, replace(self, person=person, weights=weights, name=name_of(self.person))
 
-    def require_even(self) -> None:
-        """Raise TypeError for weights, and rows that count alike, on Dask's workers and Spark's executors."""
-        if self.most_alike is not None:
-            name = "rows" if self.weights is None else "weights"
-            raise TypeError(
-                f"{name}= is not for Dask and Spark yet: read the rows from files by dpgep.scan, or into memory"
-            )
+    @property
+    def columns(self) -> tuple[Any, ...]:
+        """The ids and the weights, as far as there are any."""
+        return tuple(each for each in (self.person, self.weights) if each is not None)
+
+    def bare(self) -> Weighting:
+        """The same without these columns, of which it knows whether they are there: for where rows are read."""
+        person, weights = (None if each is None else True for each in (self.person, self.weights))
+        return replace(self, person=person, weights=weights)
 
     def require_of(self, source: Scan) -> None:
         """Raise ValueError for columns of another source."""

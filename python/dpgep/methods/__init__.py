@@ -52,7 +52,6 @@ _SPCA = Method(
         SECOND_MOMENT,
         given_bound("samples of people cost the whole budget, so that nothing is left to find a bound with"),
         KNOWN_N,
-        ONE_ROW_EACH,
     ),
     whole_budget=True,
 )

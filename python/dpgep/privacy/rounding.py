@@ -26,6 +26,8 @@ _ORTHONORMAL = 2.0**-36
 _ROWS_IN_A_ROW = (1 << 16) + 256
 # The largest data set if the number of people is protected, so that nothing depends on that number.
 MOST_PEOPLE = 1 << 24
+# The most rows of people who have any number of them, where samples are taken.
+MOST_ROWS = 1 << 28
 # Largest Frobenius norm of a given matrix, in deviations of its noise: beyond it, int64 would overflow.
 _LARGEST_RADIUS = 2.0**30
 # Terms of second order, (1 + u)^k - 1 - k u, while k u is below 2^-10.
@@ -152,6 +154,11 @@ def product_error(n: int, d: int, directions: int) -> float:
 def sampled_product_error(n: int, d: int) -> float:
     """The same for a sample of at most n people, in chunks of n/32 rows, and d directions."""
     return _error(n, d, d, n / 32 + 160)
+
+
+def error_by_person(n: int, d: int) -> float:
+    """The same for all people or a sample, whose rows, MOST_ROWS at most, have weights that add up to one for each."""
+    return _error(n, d, d, _ROWS_IN_A_ROW + MOST_ROWS / 2**16)
 
 
 def _error(n: int, d: int, directions: int, rows_in_a_row: float) -> float:

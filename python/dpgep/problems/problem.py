@@ -211,9 +211,9 @@ class MomentProblem(Problem):
         """Rows for products with the second moment."""
         return self.dataset.row_products()
 
-    def rows_in_memory(self, purpose: str) -> RowProducts:
-        """The same for rows that are in memory; ValueError, which names the purpose, where they are not."""
-        return RowProducts(self.dataset.in_memory(purpose).rows)
+    def rows_in_memory(self, purpose: str) -> Batch:
+        """All rows, and whose each is; ValueError, which names the purpose, where they are not in memory."""
+        return self.dataset.in_memory(purpose, by_person=True)
 
     def prepared(self, preprocessing: Preprocessing) -> MomentProblem:
         """The problem of the rows that ``preprocessing`` maps."""
@@ -331,16 +331,15 @@ def dataset_of(
         if weighting.is_plain:
             return InMemoryDataset(_batch(*coded))
         return PeopleDataset(coded, weighting, fewest_rows(adjacency), identities)
-    is_plain, ids = weighting.is_plain, () if weighting.person is None else (weighting.person,)
+    is_plain, beside = weighting.is_plain, weighting.columns
     to_rows: Any = partial(batch_of if is_plain else coded_of, model, bound)
     facts = to_rows, model.n_features, bound, fewest_rows(adjacency)
-    of_people: Any = {} if is_plain else {"several_rows": True, "identities": identities}
+    of_people: Any = {} if is_plain else {"weighting": weighting.bare(), "identities": identities}
     if not selections:
-        weighting.require_even()
-        n = next((n for n in map(n_rows, data) if n is not None), None) if is_plain else None
+        n = next((n for n in map(n_rows, data) if n is not None), None) if weighting.person is None else None
         columns = [frame_columns(each) if is_dask_frame(each) else (None, {}) for each in data]
-        read = partial(read_chunks, [*columns, *(None for _ in ids)])
-        return DaskDataset(dask_parts((*data, *ids)), read, *facts, n=n, client=client, **of_people)
+        read = partial(read_chunks, [*columns, *(None for _ in beside)])
+        return DaskDataset(dask_parts((*data, *beside)), read, *facts, n=n, client=client, **of_people)
     people: Scan = selections[0].scan
     if len(selections) < len(data) or any(part.scan is not people for part in selections):
         raise ValueError(
@@ -352,8 +351,7 @@ def dataset_of(
         if is_plain:
             return StreamedDataset(data, *facts)
         return StreamedPeopleDataset(data, weighting, *facts, identities)
-    weighting.require_even()
-    together = (*data, *ids)
+    together = (*data, *beside)
     if is_spark_frame(people.value):
         return SparkDataset(together, *facts, **of_people)
     read = partial(read_again, people.again(), [each.key for each in together])
