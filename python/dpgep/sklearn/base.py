@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from inspect import signature
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -28,7 +28,7 @@ from dpgep.sources.kinds import is_table
 from dpgep.sources.source import replaced
 from dpgep.sources.tables import table_width
 
-P = TypeVar("P", bound="Projection")
+P = TypeVar("P", bound="PrivateEstimator")
 
 # What every problem takes.
 _OF_ALL = ("bound", "preprocessing", "adjacency", "public_n")
@@ -41,20 +41,6 @@ _OF_FORM = re.compile(
     r"|float\(\) argument must be a string or a real number, not '\w+'",
     re.DOTALL,
 )
-
-
-def beside_rows(**columns: Any) -> dict[str, Any]:
-    """Ids and weights of rows, as builders take them. Raises TypeError for names of columns.
-
-    These would be features of rows to come.
-    """
-    for name, holds in (("person", "an id"), ("weights", "a weight")):
-        if isinstance(given := columns[name], str):
-            raise TypeError(
-                f"{name} must hold {holds} for each row, not name a column: fit(X.drop(columns=[{given!r}]), "
-                f"{name}=X[{given!r}])"
-            )
-    return columns
 
 
 @contextmanager
@@ -132,6 +118,35 @@ class PrivateEstimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     _centering: ClassVar[str] = (
         'preprocessing=dpgep.AutoPreprocessing(missing="center"), or, without groups, leave out pairs, "pairwise"'
     )
+
+    def fit(
+        self: P,
+        X: Any,
+        y: Any = None,
+        *,
+        person: Any = None,
+        rows: int | None = None,
+        weights: Any = None,
+        largest_weight: float | None = None,
+    ) -> P:
+        """Spend the budget on the rows X (n, d), one per person, and on what belongs to them in ``y``.
+
+        That is the second view (n, d_y) or (n,) of CCA and PLS, the response (n,) of SIR and the labels (n,) of FDA;
+        others ignore it. Where people have several rows, ``person`` holds the id of each row's (n,); ``rows``,
+        ``weights`` (n,) and ``largest_weight`` are as in `dpgep.pca`.
+        """
+        for name, given, holds in (("person", person, "an id"), ("weights", weights, "a weight")):
+            if isinstance(given, str):  # its column would be a feature of rows to come
+                raise TypeError(
+                    f"{name} must hold {holds} for each row, not name a column: fit(X.drop(columns=[{given!r}]), "
+                    f"{name}=X[{given!r}])"
+                )
+        self._fit(X, y, {"person": person, "rows": rows, "weights": weights, "largest_weight": largest_weight})
+        return self
+
+    def _fit(self, X: Any, y: Any, people: dict[str, Any]) -> None:
+        """`fit`; ``people`` are arguments of builders: whose the rows are, and their weights."""
+        raise NotImplementedError
 
     def _terms(self) -> dict[str, Any]:
         """Arguments of `dpgep.solve` and `dpgep.release` for the price and the noise of this fit."""
@@ -220,30 +235,16 @@ class Projection(ClassNamePrefixFeaturesOutMixin, PrivateEstimator):  # type: ig
     n_components: int | None = field(default=None, kw_only=False)
     bound: Bound = "auto"
     preprocessing: AutoPreprocessing | Preprocessing | None = None
+    sparsity: int | Literal["auto"] | None = None
 
+    #: whether people have a second view, or a group
+    _needs_y: ClassVar[bool] = False
     #: makes the problem of what `_data` returns: what else it takes are parameters of the estimator, of the same names
     _build: ClassVar[Callable[..., MomentProblem]]
 
-    def fit(
-        self: P,
-        X: Any,
-        y: Any = None,
-        *,
-        person: Any = None,
-        rows: int | None = None,
-        weights: Any = None,
-        largest_weight: float | None = None,
-    ) -> P:
-        """Spend the budget on the rows X (n, d), one per person, and on what belongs to them in ``y``.
-
-        That is the second view (n, d_y) or (n,) of CCA and PLS, and the response (n,) of SIR; PCA ignores it. Where
-        people have several rows, ``person`` holds the id of each row's (n,); ``rows``, ``weights`` (n,) and
-        ``largest_weight`` are as in `dpgep.pca`.
-        """
-        beside = beside_rows(person=person, rows=rows, weights=weights, largest_weight=largest_weight)
-        problem = self._problem(*self._data(X, y), **beside)
+    def _fit(self, X: Any, y: Any, people: dict[str, Any]) -> None:
+        problem = self._problem(*self._data(X, y), **people)
         self._keep(solve(problem, n_components=self.n_components, **self._terms(), **self._options()))
-        return self
 
     def _data(self, X: Any, y: Any) -> tuple[Any, ...]:
         """What people consist of."""
@@ -269,6 +270,7 @@ class Projection(ClassNamePrefixFeaturesOutMixin, PrivateEstimator):  # type: ig
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
+        tags.target_tags.required = self._needs_y
         tags.input_tags.sparse = True
         tags.input_tags.allow_nan = getattr(self.preprocessing, "missing", False) in (True, "center", "pairwise")
         return tags

@@ -23,7 +23,7 @@ from dpgep.results.classifier import class_priors, label_array
 from dpgep.results.release import Release
 from dpgep.results.solution import Solution
 from dpgep.run import Run
-from dpgep.sklearn.base import Components, PrivateEstimator, Projection, beside_rows, values_withheld
+from dpgep.sklearn.base import Components, PrivateEstimator, Projection, values_withheld
 from dpgep.solve import release
 from dpgep.sources import declared_values
 from dpgep.sources.kinds import is_table
@@ -57,7 +57,6 @@ class PrivatePCA(Components):
 
     center: bool = True
     standardize: bool = False
-    sparsity: int | Literal["auto"] | None = None
     method: Literal["release", "auto", "clipped-power"] = "release"
 
     _build: ClassVar[Any] = staticmethod(pca)
@@ -87,7 +86,8 @@ class TwoViews(Projection):
     """
 
     center: bool = True
-    sparsity: int | Literal["auto"] | None = None
+
+    _needs_y: ClassVar[bool] = True
 
     def _data(self, X: Any, y: Any) -> tuple[Any, ...]:
         x = self._rows(X, y=y)
@@ -112,7 +112,7 @@ class TwoViews(Projection):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.target_tags.required = tags.target_tags.two_d_labels = True
+        tags.target_tags.two_d_labels = True
         return tags
 
 
@@ -173,12 +173,8 @@ class Groups(Components):
     """Directions in which groups of people differ."""
 
     regularization: float | None = None
-    sparsity: int | Literal["auto"] | None = None
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        return tags
+    _needs_y: ClassVar[bool] = True
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -218,25 +214,10 @@ class PrivateFDA(ClassifierMixin, Groups):  # type: ignore[misc]
 
     _build: ClassVar[Any] = staticmethod(fda)
 
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        person: Any = None,
-        rows: int | None = None,
-        weights: Any = None,
-        largest_weight: float | None = None,
-    ) -> PrivateFDA:
-        """Spend the budget on class means and scatter of the rows X (n, d) with labels y (n,), a person each.
-
-        Where people have several rows, ``person`` holds the id of each row's (n,); ``rows``, ``weights`` (n,) and
-        ``largest_weight`` are as in `dpgep.pca`.
-        """
-        beside = beside_rows(person=person, rows=rows, weights=weights, largest_weight=largest_weight)
+    def _fit(self, X: Any, y: Any, people: dict[str, Any]) -> None:
         x = self._rows(X, y=y)
         labels, classes = self._labels(y)
-        problem = self._problem(x, labels, classes=classes, **beside)
+        problem = self._problem(x, labels, classes=classes, **people)
         if problem.public.mixes_columns:
             raise ValueError('a rule is about columns, which this preprocessing would mix: use precondition="columns"')
         # all that may be wrong with parameters, before anything is spent
@@ -252,7 +233,6 @@ class PrivateFDA(ClassifierMixin, Groups):  # type: ignore[misc]
         self.coef_, self.intercept_ = (
             (weights, intercepts) if len(classes) > 2 else (np.diff(weights, axis=0), np.diff(intercepts))
         )
-        return self
 
     def decision_function(self, X: Any) -> Matrix:
         """Scores (n, C) of rows, the log of each class's posterior density up to a term of the row.
@@ -346,25 +326,11 @@ class PrivateScaler(OneToOneFeatureMixin, PrivateEstimator):  # type: ignore[mis
 
     _centering: ClassVar[str] = 'missing="center"'
 
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        person: Any = None,
-        rows: int | None = None,
-        weights: Any = None,
-        largest_weight: float | None = None,
-    ) -> PrivateScaler:
-        """Spend the budget on location and scale of the columns of X (n, d), a person per row; ``y`` is ignored.
-
-        Where people have several rows, ``person`` holds the id of each row's (n,); ``rows``, ``weights`` (n,) and
-        ``largest_weight`` are as in `dpgep.pca`.
-        """
+    def _fit(self, X: Any, y: Any, people: dict[str, Any]) -> None:
         auto = AutoPreprocessing(ranges=self.ranges or {}, missing=self.missing)
-        given = beside_rows(person=person, rows=rows, weights=weights, largest_weight=largest_weight)
-        given.update(adjacency=self.adjacency, public_n=self.public_n)
-        problem = table_problem(self._rows(X), preprocessing=auto, **given)
+        problem = table_problem(
+            self._rows(X), preprocessing=auto, adjacency=self.adjacency, public_n=self.public_n, **people
+        )
         run = Run.paid_by(problem, accounting="gdp", **self._terms())
         with run.reserved():
             found = run.location_and_scale()
@@ -374,7 +340,6 @@ class PrivateScaler(OneToOneFeatureMixin, PrivateEstimator):  # type: ignore[mis
         self.mean_ = found.location if self.with_mean else None
         self.scale_ = found.scale if self.with_std else None
         self.var_ = None if self.scale_ is None else self.scale_**2
-        return self
 
     def transform(self, X: Any) -> Any:
         """(X - mean_)/scale_: as private as the rows are, also where these were fitted."""
