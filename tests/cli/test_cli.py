@@ -65,7 +65,7 @@ def test_figure_without_noise_is_scikit_learns(digits: demo.Digits, report: demo
     scale = train.std(axis=0)
     expected = LinearSVC(dual=False).fit(train / scale, digits.train_labels).score(test / scale, digits.test_labels)
     assert math.isinf(report.lines[-1].epsilon)
-    assert report.lines[-1].accuracy.median == pytest.approx(expected, abs=1 / len(digits.test))
+    assert report.lines[-1].accuracy[0] == pytest.approx(expected, abs=1 / len(digits.test))
     assert expected > 0.95
 
 
@@ -77,15 +77,13 @@ def test_privacy_costs_what_it_should(report: demo.Report) -> None:
     of a single draw away; a median of 3 fails with a probability below 1e-9.
     """
     drowned, one, ten, exact = report.lines
-    assert one.accuracy.median > 0.78
-    assert ten.accuracy.median > 0.9
-    assert one.subspace_error.median < 2.6
-    assert ten.subspace_error.median < 0.1
-    assert exact.subspace_error.median < 1e-12
-    assert drowned.subspace_error.median > 3.5
+    assert np.median(one.accuracy) > 0.78
+    assert np.median(ten.accuracy) > 0.9
+    assert np.median(one.subspace_error) < 2.6
+    assert np.median(ten.subspace_error) < 0.1
+    assert exact.subspace_error[0] < 1e-12
+    assert np.median(drowned.subspace_error) > 3.5
     assert report.random_subspace_error == pytest.approx(5 * 59 / 64)
-    for line in report.lines:
-        assert line.accuracy.low <= line.accuracy.median <= line.accuracy.high
 
 
 def test_drowned_fits_are_marked_and_nothing_else(report: demo.Report) -> None:

@@ -22,8 +22,7 @@ import dpgep
 from dpgep import plot
 from dpgep._optional import import_extra
 from dpgep.cli.command import Commands, UsageError, positive
-
-Matrix = NDArray[np.float64]
+from dpgep.models.model import Matrix
 
 DELTA = 1e-5
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
@@ -32,6 +31,25 @@ PICTURED = 3.0
 _PICTURES = (".pdf", ".png", ".svg")
 _SPLIT_SEED = 0
 
+_INTRODUCTION = """\
+dpgep {version}: what does privacy cost? {n} handwritten digits, {d} pixels each, unit rows.
+
+FDA  private discriminant directions from {train} labelled digits; then a linear SVM,
+     trained on the projected training rows, classifies {test} other digits.
+PCA  private principal components of all {n} digits.
+"""
+_EXPLANATION = """
+Median, then the range, of {repetitions} draws of the noise; {fits} fits and their SVMs in {seconds:.1f} s.
+epsilon         smaller is more private; delta = {delta:g}. The guarantee is for each fit alone:
+                the costs of several published fits of the same people add up.
+test accuracy   only the projection is private: the SVM is trained on the projected training
+                rows without noise. Private labels would need a private classifier as well.
+subspace error  squared sines of the angles to the subspace without noise, summed:
+                0 is the same subspace, {components} is orthogonal to it.
+random          directions drawn without using the data: the baseline at no cost in privacy.
+~               in most draws the fit warned that its components, taken together, are mostly
+                noise (the leading ones may still be useful). This is estimated from released
+                values, at no cost in privacy."""
 _NEXT = """
 Next, with your own data (a table with one row per person; units may differ, no bound need be known):
 
@@ -53,20 +71,12 @@ class Digits(NamedTuple):
     test_labels: NDArray[np.intp]
 
 
-class Spread(NamedTuple):
-    """Median and extremes of a figure over independent draws of the noise."""
-
-    median: float
-    low: float
-    high: float
-
-
 class Line(NamedTuple):
-    """The figures at one epsilon: shares of the draws that were warned to be mostly noise, and one of the fits."""
+    """The figures at one epsilon, one for each draw of the noise; in which part of the draws a component was lost."""
 
     epsilon: float
-    accuracy: Spread
-    subspace_error: Spread
+    accuracy: Matrix
+    subspace_error: Matrix
     fda_lost: float
     pca_lost: float
     fda: dpgep.Solution
@@ -75,11 +85,9 @@ class Line(NamedTuple):
 class Report(NamedTuple):
     """All lines, epsilon = inf last, and the figures for random directions, which use no data."""
 
-    digits: Digits
-    lines: tuple[Line, ...]
-    random_accuracy: Spread
+    lines: list[Line]
+    random_accuracy: Matrix
     random_subspace_error: float
-    repetitions: int
 
 
 def add(commands: Commands) -> None:
@@ -94,62 +102,47 @@ def add(commands: Commands) -> None:
         help="picture file: .png, .pdf or .svg (default: %(default)s)",
     )  # fmt: skip
     demo.add_argument("--no-plot", action="store_true", help="print only the table")
-    demo.add_argument(
-        "--repetitions", type=positive, default=None, metavar="N", help="draws of noise per epsilon (default: 7)"
-    )
+    demo.add_argument("--repetitions", type=positive, metavar="N", help="draws of noise per epsilon (default: 7)")
     demo.add_argument("--quick", action="store_true", help="fewer levels of privacy, and 2 draws of noise each")
     demo.set_defaults(run=_run)
 
 
 def _run(options: argparse.Namespace) -> int:
     if not options.no_plot:
-        _require_writable(options.output)
+        path = options.output
+        if path.suffix.lower() not in _PICTURES:
+            raise UsageError(f"--output must end in one of {', '.join(_PICTURES)}, got {path}")
+        if path.is_dir() or not path.absolute().parent.is_dir():
+            raise UsageError(f"--output cannot be written: {path} is a folder, or its folder does not exist")
         import_extra("matplotlib", "cli")
     digits = load_digits()
-    epsilons = (1.0, 10.0) if options.quick else EPSILONS
+    (n, d), train, test = digits.rows.shape, len(digits.train), len(digits.test)
     repetitions = options.repetitions or (2 if options.quick else 7)
-    print(_introduction(digits.rows.shape, len(digits.train), len(digits.test)))
+    print(_INTRODUCTION.format(version=dpgep.__version__, n=n, d=d, train=train, test=test))
     start = time.perf_counter()
-    report = run(digits, epsilons, repetitions)
+    report = run(digits, (1.0, 10.0) if options.quick else EPSILONS, repetitions)
+    fits, seconds = 2 * repetitions * (len(report.lines) - 1) + 2, time.perf_counter() - start
+    known = {"delta": DELTA, "components": COMPONENTS}
     print(_table(report))
-    print(_explanation(report, time.perf_counter() - start))
+    print(_EXPLANATION.format(repetitions=repetitions, fits=fits, seconds=seconds, **known))
     if not options.no_plot:
-        draw(report, options.output)
+        draw(report, digits, options.output)
         print(f"\nPicture: {options.output}")
     print(_NEXT)
     return 0
 
 
-def _require_writable(path: Path) -> None:
-    if path.suffix.lower() not in _PICTURES:
-        raise UsageError(f"--output must end in one of {', '.join(_PICTURES)}, got {path}")
-    if path.is_dir() or not path.absolute().parent.is_dir():
-        raise UsageError(f"--output cannot be written: {path} is a folder, or its folder does not exist")
-
-
-def _introduction(shape: tuple[int, ...], train: int, test: int) -> str:
-    return f"""\
-dpgep {dpgep.__version__}: what does privacy cost? {shape[0]} handwritten digits, {shape[1]} pixels each, unit rows.
-
-FDA  private discriminant directions from {train} labelled digits; then a linear SVM,
-     trained on the projected training rows, classifies {test} other digits.
-PCA  private principal components of all {shape[0]} digits.
-"""
-
-
 def _table(report: Report) -> str:
+    *private, exact = report.lines
     rows = [
         (f"{line.epsilon:g}", _cell(line.accuracy, 3, line.fda_lost), _cell(line.subspace_error, 2, line.pca_lost))
-        for line in report.lines
-        if math.isfinite(line.epsilon)
+        for line in private
     ]
-    exact = report.lines[-1]
-    rows.append(("inf", f"{exact.accuracy.median:.3f}    not private", f"{0:.2f}    not private"))
+    rows.append(("inf", f"{exact.accuracy[0]:.3f}    not private", f"{0:.2f}    not private"))
     rows.append(("random", _cell(report.random_accuracy, 3, 0.0), f"{report.random_subspace_error:.2f}    expected"))
-    k = report.lines[-1].fda.n_components
     return "\n".join(
         [
-            f"{'':>8}   {f'FDA, {k} directions':<24}   PCA, {COMPONENTS} components",
+            f"{'':>8}   {f'FDA, {exact.fda.n_components} directions':<24}   PCA, {COMPONENTS} components",
             f"{'epsilon':>8}   {'test accuracy':<24}   subspace error",
             "-" * 66,
             *(f"{name:>8}   {first:<24}   {second}".rstrip() for name, first, second in rows),
@@ -157,25 +150,9 @@ def _table(report: Report) -> str:
     )
 
 
-def _cell(spread: Spread, digits: int, lost: float) -> str:
+def _cell(draws: Matrix, digits: int, lost: float) -> str:
     mark = "~" if lost > 0.5 else " "
-    return f"{spread.median:.{digits}f} {mark}  {spread.low:.{digits}f} to {spread.high:.{digits}f}"
-
-
-def _explanation(report: Report, seconds: float) -> str:
-    fits = 2 * report.repetitions * (len(report.lines) - 1) + 2
-    return f"""
-Median, then the range, of {report.repetitions} draws of the noise; {fits} fits and their SVMs in {seconds:.1f} s.
-epsilon         smaller is more private; delta = {DELTA:g}. The guarantee is for each fit alone:
-                the costs of several published fits of the same people add up.
-test accuracy   only the projection is private: the SVM is trained on the projected training
-                rows without noise. Private labels would need a private classifier as well.
-subspace error  squared sines of the angles to the subspace without noise, summed:
-                0 is the same subspace, {COMPONENTS} is orthogonal to it.
-random          directions drawn without using the data: the baseline at no cost in privacy.
-~               in most draws the fit warned that its components, taken together, are mostly
-                noise (the leading ones may still be useful). This is estimated from released
-                values, at no cost in privacy."""
+    return f"{np.median(draws):.{digits}f} {mark}  {draws.min():.{digits}f} to {draws.max():.{digits}f}"
 
 
 def load_digits() -> Digits:
@@ -193,9 +170,9 @@ def run(digits: Digits, epsilons: Sequence[float] = EPSILONS, repetitions: int =
     lines.append(_line(digits, exact, math.inf, 1))
     d, k, rng = digits.rows.shape[1], lines[-1].fda.n_components, np.random.default_rng(_SPLIT_SEED)
     directions = [np.linalg.qr(rng.standard_normal((d, k)))[0] for _ in range(repetitions)]
-    random_accuracy = _spread([_accuracy(digits, digits.train @ q, digits.test @ q) for q in directions])
+    random_accuracy = [_accuracy(digits, digits.train @ q, digits.test @ q) for q in directions]
     # E |P Q|_F^2 = k k/d for a uniformly random subspace
-    return Report(digits, tuple(lines), random_accuracy, COMPONENTS * (1 - COMPONENTS / d), repetitions)
+    return Report(lines, np.array(random_accuracy), COMPONENTS * (1 - COMPONENTS / d))
 
 
 def subspace_error(components: Matrix, reference: Matrix) -> float:
@@ -203,46 +180,51 @@ def subspace_error(components: Matrix, reference: Matrix) -> float:
     return float(np.sum(np.sin(scipy.linalg.subspace_angles(components.T, reference.T)) ** 2))
 
 
-def draw(report: Report, path: Path) -> None:
+def draw(report: Report, digits: Digits, path: Path) -> None:
     """Write the picture: both figures against epsilon, and the test digits on two FDA directions, private and not."""
     figure = import_extra("matplotlib.figure", "cli").Figure(figsize=(10, 8.2), layout="constrained")
     axes = figure.subplots(2, 2, gridspec_kw={"height_ratios": [0.8, 1.0]})
     *private, exact = report.lines
-    for ax, figures, limit, baseline, ylabel, color in (
-        (axes[0, 0], [line.accuracy for line in private], exact.accuracy.median, report.random_accuracy.median,
-         "FDA: test accuracy", plot.BLUE),
-        (axes[0, 1], [line.subspace_error for line in private], 0.0, report.random_subspace_error,
-         f"PCA: subspace error, 0 to {COMPONENTS}", plot.VERMILION),
+    repetitions, epsilons = len(report.random_accuracy), [line.epsilon for line in private]
+    for ax, name, baseline, ylabel, color in (
+        (axes[0, 0], "accuracy", np.median(report.random_accuracy), "FDA: test accuracy", plot.BLUE),
+        (axes[0, 1], "subspace_error", report.random_subspace_error, f"PCA: subspace error, 0 to {COMPONENTS}",
+         plot.VERMILION),
     ):  # fmt: skip
-        median, low, high = zip(*figures, strict=True)
+        draws = np.array([getattr(line, name) for line in private])
         plot.privacy_curve(
-            [line.epsilon for line in private], median, low=low, high=high, not_private=limit, baseline=baseline,
-            baseline_label="random directions", ylabel=ylabel, color=color, ax=ax,
+            epsilons, np.median(draws, axis=1), low=draws.min(axis=1), high=draws.max(axis=1),
+            not_private=getattr(exact, name)[0], baseline=float(baseline), baseline_label="random directions",
+            ylabel=ylabel, color=color, ax=ax,
         )  # fmt: skip
     pictured = min(private, key=lambda line: abs(math.log(line.epsilon / PICTURED)))
-    shown = _align(pictured.fda.transform(report.digits.test), exact.fda.transform(report.digits.test))
-    levels = (f"ε = {pictured.epsilon:g}, turned to match", "not private")
-    for ax, points, level in zip(axes[1], shown, levels, strict=True):
+    points, reference = (_scaled(line.fda.transform(digits.test)[:, :2]) for line in (pictured, exact))
+    turned = points @ scipy.linalg.orthogonal_procrustes(points, reference)[0]
+    levels = {f"ε = {pictured.epsilon:g}, turned to match": turned, "not private": reference}
+    for ax, (level, shown) in zip(axes[1], levels.items(), strict=True):
         title = f"test digits on the first two FDA directions, {level}"
-        plot.projection(points, report.digits.test_labels, title=title, axis_name="discriminant", ax=ax)
+        plot.projection(shown, digits.test_labels, title=title, axis_name="discriminant", ax=ax)
     figure.get_layout_engine().set(h_pad=0.12, w_pad=0.1)
     figure.suptitle(
-        f"What privacy costs: handwritten digits, δ = {DELTA:g}, median and range over {report.repetitions} draws",
+        f"What privacy costs: handwritten digits, δ = {DELTA:g}, median and range over {repetitions} draws",
         fontsize="large",
     )
     figure.savefig(path, dpi=150)
 
 
+def _scaled(scores: Matrix) -> Matrix:
+    return np.asarray((scores - scores.mean(axis=0)) / scores.std(axis=0))
+
+
 def _line(digits: Digits, exact: Matrix, epsilon: float, repetitions: int) -> Line:
-    accuracies, errors, lost = [], [], np.zeros(2)
+    draws = []
     for _ in range(repetitions):
         fda, fda_lost = _fit(dpgep.fda(digits.train, digits.train_labels, classes=range(10), bound=1.0), epsilon, None)
-        accuracies.append(_accuracy(digits, fda.transform(digits.train), fda.transform(digits.test)))
         pca, pca_lost = _fit_pca(digits, epsilon)
-        errors.append(subspace_error(pca.components, exact))
-        lost += (fda_lost, pca_lost)
-    fda_share, pca_share = lost / repetitions
-    return Line(epsilon, _spread(accuracies), _spread(errors), float(fda_share), float(pca_share), fda)
+        accuracy = _accuracy(digits, fda.transform(digits.train), fda.transform(digits.test))
+        draws.append((accuracy, subspace_error(pca.components, exact), fda_lost, pca_lost))
+    accuracies, errors, *lost = np.array(draws, dtype=float).T
+    return Line(epsilon, accuracies, errors, float(lost[0].mean()), float(lost[1].mean()), fda)
 
 
 def _fit_pca(digits: Digits, epsilon: float) -> tuple[dpgep.Solution, bool]:
@@ -261,14 +243,3 @@ def _accuracy(digits: Digits, train: Matrix, test: Matrix) -> float:
     svm = import_extra("sklearn.svm", "cli").LinearSVC(dual=False)
     scale = train.std(axis=0)
     return float(svm.fit(train / scale, digits.train_labels).score(test / scale, digits.test_labels))
-
-
-def _spread(values: list[float]) -> Spread:
-    return Spread(float(np.median(values)), min(values), max(values))
-
-
-def _align(points: Matrix, reference: Matrix) -> tuple[Matrix, Matrix]:
-    """Two coordinates of each, scaled to unit deviation, the first turned onto the second."""
-    first, second = (scores[:, :2] - scores[:, :2].mean(axis=0) for scores in (points, reference))
-    first, second = first / first.std(axis=0), second / second.std(axis=0)
-    return first @ scipy.linalg.orthogonal_procrustes(first, second)[0], second
