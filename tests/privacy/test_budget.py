@@ -699,3 +699,16 @@ def test_a_query_needs_something_that_is_left(rng: np.random.Generator) -> None:
     with pytest.raises(PrivacyBudgetError, match="nothing is left"):
         curator.answer(Release())
     assert len(ledger.releases) == 1
+
+
+@pytest.mark.parametrize("part", [{}, {"share": 0.3}, {"epsilon": 0.25}, {"mu": 0.1}], ids=str)
+def test_a_price_is_what_a_run_would_reserve(part: dict[str, float]) -> None:
+    budget = Budget(epsilon=1.0, delta=1e-6)
+    spend(budget, 0.5)
+    left, price = budget.remaining_mu, budget.price(**part)
+    assert budget.remaining_mu == left
+    with budget.reserve(**part, adjacency="replace-one") as ledger:
+        assert ledger.mu == price
+    with pytest.raises(PrivacyBudgetError, match="cannot pay for share"):
+        budget.price(0.6)
+    assert math.isinf(Budget(epsilon=math.inf).price())

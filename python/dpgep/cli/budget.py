@@ -9,7 +9,6 @@ import argparse
 import math
 import os
 import platform
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -17,7 +16,6 @@ from typing import Any
 import dpgep
 from dpgep.cli.command import Commands, UsageError, say, usage
 from dpgep.data.rows import NotFiniteError
-from dpgep.privacy.accounting import epsilon_of
 from dpgep.privacy.budget import LastingBudget
 from dpgep.privacy.ledger import Cost, Ledger, cost_of, mu_rounded_up, total_cost
 
@@ -107,15 +105,7 @@ class Paying:
 
     def price(self) -> tuple[float, str]:
         """The mu of the run, and a line about what it costs; PrivacyBudgetError if the budget does not suffice."""
-        total, left = self.budget.mu, self.budget.remaining_mu
-        if "share" in self.part:
-            mu = math.sqrt(self.part["share"]) * total
-        elif "epsilon" in self.part:
-            mu = self._mu_of_amount(self.part["epsilon"])
-        else:
-            mu = left
-        if mu > left * (1 + 1e-9) or not mu > 0:
-            raise dpgep.PrivacyBudgetError(f"the budget cannot pay for this: mu = {left:.4g} of {total:.4g} is left")
+        mu, total, left = self.budget.price(**self.part), self.budget.mu, self.budget.remaining_mu
         if self._file is None:
             return mu, f"{self._in_epsilon(mu)}, a budget of this run alone"
         return mu, (
@@ -128,15 +118,6 @@ class Paying:
         if epsilon is None or delta is None:
             return f"mu = {mu:.4g}"
         return f"epsilon = {epsilon:.4g}, delta = {delta:.3g} (mu = {mu:.4g})"
-
-    def _mu_of_amount(self, amount: float) -> float:
-        """About what `dpgep.solve` reserves for an amount in epsilon."""
-        if self.budget.epsilon is None or self.budget.delta is None:
-            raise UsageError("--epsilon needs a budget in epsilon and delta: give --share")
-        used = math.sqrt(max(0.0, self.budget.mu**2 - self.budget.remaining_mu**2))
-        before = 0.0 if used == 0 else epsilon_of(used, self.budget.delta)
-        after = dpgep.Budget(epsilon=before + amount, delta=self.budget.delta, accounting=self.budget.accounting).mu
-        return math.sqrt(max(0.0, min(after, math.inf) ** 2 - used**2))
 
     def spent(self) -> str:
         """What this run has spent, in words, whatever other runs spend from the same budget."""
@@ -208,17 +189,8 @@ def add(commands: Commands) -> None:
 def _action(actions: Commands, name: str, summary: str, run: Any) -> argparse.ArgumentParser:
     action = actions.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
     action.add_argument("file", metavar="FILE", help="file of the budget; FILE.head belongs to it")
-    action.set_defaults(run=lambda options: _checked(run, options))
+    action.set_defaults(run=run, command=f"budget {name}")
     return action
-
-
-def _checked(run: Any, options: argparse.Namespace) -> int:
-    """Run an action; what the file, or its terms, are refused for is a message."""
-    try:
-        return int(run(options))
-    except (OSError, ValueError) as error:
-        print(f"dpgep budget {options.action}: {error}", file=sys.stderr)
-        return 1
 
 
 def _init(options: argparse.Namespace) -> int:
@@ -267,10 +239,7 @@ def _recover(options: argparse.Namespace) -> int:
         _print_open(budget)
         return 0
     if not options.nothing_was_released:
-        raise ValueError(
-            "only if nobody saw anything that the run computed may its reservation be given back; if so, say "
-            "--nothing-was-released. Otherwise there is nothing to do: it counts as spent"
-        )
+        raise ValueError("only if nobody saw a result may it be given back: then say --nothing-was-released")
     budget.give_back(options.reservation, nothing_was_released=True)
     print(f"given back: {options.reservation}\n{budget}")
     return 0

@@ -271,12 +271,19 @@ class Budget:
         release returns everything, including the choice of ``adjacency`` and of what is protected: rows, or all rows of
         a person, by ids that are named ``person``.
         """
-        parts = [part for part in (("share", share), ("epsilon", epsilon), ("mu", mu)) if part[1] is not None]
-        if len(parts) > 1:
-            raise ValueError("two parts of a budget given: give one of share, epsilon and mu")
-        part = self._checked(*parts[0]) if parts else None
+        part = self._part(share=share, epsilon=epsilon, mu=mu)
         with self._reserve(part, Neighbours(adjacency, unit_of(person))) as ledger:
             yield ledger
+
+    def price(self, share: float | None = None, *, epsilon: float | None = None, mu: float | None = None) -> float:
+        """The mu that `reserve` would take for this part now, or the error that it would raise; takes nothing."""
+        return self._amount(self._store.balance(), self._part(share=share, epsilon=epsilon, mu=mu))[0]
+
+    def _part(self, **forms: object) -> Part | None:
+        parts = [(form, value) for form, value in forms.items() if value is not None]
+        if len(parts) > 1:
+            raise ValueError("two parts of a budget given: give one of share, epsilon and mu")
+        return self._checked(*parts[0]) if parts else None
 
     def charge(self, event: Any, *, what: str, adjacency: Adjacency, person: str | None = None) -> LedgerEntry:
         """Pay for a release that another library makes of the same people. Charge before it is made.
@@ -339,7 +346,7 @@ class Budget:
 
         def choose(balance: Balance) -> Amount:
             self._require(balance, neighbours)
-            return (math.inf, None) if math.isinf(self.mu) else self._amount(balance, part)
+            return self._amount(balance, part)
 
         reservation = self._store.reserve(choose, neighbours)
         _log.info("reserved mu = %.6g of %.6g", reservation.mu, self.mu)
@@ -360,6 +367,8 @@ class Budget:
             )
 
     def _amount(self, balance: Balance, part: Part | None) -> Amount:
+        if math.isinf(self.mu):
+            return math.inf, None
         total = cost_of(self.mu)
         is_untouched = not (balance.spent or balance.reserved)
         is_whole = part is None and is_untouched and self.mu > 0  # a budget of one run: nothing to compare
