@@ -50,14 +50,12 @@ def _uninterrupted(arguments: Sequence[str] | None, interrupts: Interrupts) -> i
         status = _status(options)
         interrupts.ignore()
         return status
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Exception) as error:
         interrupts.hold()
-        return None
-    except Exception:
-        interrupts.hold()
-        if not interrupts.number:
+        # a compiled module that was interrupted while it was imported makes another error of that
+        if not interrupts.number and not isinstance(error, KeyboardInterrupt):
             raise
-        return None  # a compiled module that was interrupted while it was imported makes another error of that
+        return None
 
 
 def _status(options: argparse.Namespace) -> int:
@@ -67,22 +65,13 @@ def _status(options: argparse.Namespace) -> int:
             if sys.stdout is not None:
                 sys.stdout.flush()
             return status
-    except UsageError as error:
-        return _failed(options.command, error, 2)
-    except dpgep.PrivacyBudgetError as error:
-        return _failed(options.command, error, 3)
     except BrokenPipeError:  # whoever read our output has seen enough; nothing more is flushed at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except NotFiniteError as error:
-        return _failed(options.command, ValueError(f"{error}; here: --missing center"), 1)
     except (MissingExtraError, ValueError, TypeError, OSError, MemoryError, ArithmeticError, LinAlgError) as error:
-        return _failed(options.command, error, 1)
-
-
-def _failed(command: str, error: Exception, status: int) -> int:
-    say(f"dpgep {command}: {error}")
-    return status
+        advice = "; here: --missing center" if isinstance(error, NotFiniteError) else ""
+        say(f"dpgep {options.command}: {error}{advice}")
+        return 2 if isinstance(error, UsageError) else 3 if isinstance(error, dpgep.PrivacyBudgetError) else 1
 
 
 @contextmanager

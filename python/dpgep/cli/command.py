@@ -9,7 +9,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn, TypeAlias
@@ -116,13 +116,14 @@ def interval(text: str) -> tuple[float, float]:
     return ends
 
 
-def number_or_auto(text: str) -> float | str:
-    return text if text == "auto" else float(text)
+def or_auto(kind: Callable[[str], Any]) -> Callable[[str], Any]:
+    """The kind of an argument that is "auto" or of this kind."""
+    return lambda text: text if text == "auto" else kind(text)
 
 
 def add_bound(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--bound", type=number_or_auto, default="auto", metavar="NUMBER",
+        "--bound", type=or_auto(float), default="auto", metavar="NUMBER",
         help="clip longer rows to this norm (default: auto, estimated privately)",
     )  # fmt: skip
 
@@ -169,7 +170,6 @@ class Output(Part):
 
 
 def _holds(place: str | os.PathLike[str], path: Path) -> bool:
-    """Whether a place is this file, or a folder that holds it."""
     if os.path.isdir(place):
         return Path(os.path.realpath(place)) in path.resolve().parents
     return os.path.exists(place) and os.path.samefile(place, path)

@@ -64,7 +64,7 @@ class Data:
             self.columns = None if first.columns is None else [str(name) for name in first.columns]
             self.types = {str(name): kind for name, kind in first.types.items()}
             for name in (*declared, *dates):
-                self.require(name)
+                self.key(name)
             texts = isinstance(first, CsvFiles)  # which reads a column as text if its categories are
             self._categories = {
                 name: values if texts else typed(values, self.types.get(name)) for name, values in declared.items()
@@ -80,11 +80,13 @@ class Data:
                 progress=progress,
             )
 
-    def require(self, name: str) -> str:
-        """The name of a column that is there."""
-        if self.columns is None:
+    def key(self, name: str) -> str | int:
+        """The name of a column that is there; of an array, its number."""
+        if self.columns is not None:
+            return known(name, self.columns)
+        if not name.isdigit():
             raise UsageError(f"an array has no column {name!r}: give numbers, from 0")
-        return known(name, self.columns)
+        return int(name)
 
     def matrix(self, columns: Sequence[str] | None, without: Sequence[str] = ()) -> Selection:
         """The columns, by default all but some, as the rows of people."""
@@ -92,10 +94,10 @@ class Data:
             if without:
                 raise UsageError("--exclude is for columns with names: give the numbers of those that count")
             with usage():
-                return self.scan[[_position(name) for name in columns]] if columns else self.scan[:]
-        for name in without:
-            self.require(name)
-        names = [self.require(name) for name in columns] if columns else [x for x in self.columns if x not in without]
+                return self.scan[list(map(self.key, columns))] if columns else self.scan[:]
+        for name in (*without, *(columns or ())):
+            self.key(name)
+        names = columns or [name for name in self.columns if name not in without]
         if not names:
             raise UsageError("no columns are left")
         self._require_numbers(names)
@@ -107,11 +109,8 @@ class Data:
             return self.scan[key]
 
     def vector(self, name: str) -> Selection:
-        """A column of labels or responses."""
         with usage():
-            if self.columns is None:
-                return self.scan[_position(name)]
-            return self.scan[self.require(name)]
+            return self.scan[self.key(name)]
 
     def _require_numbers(self, names: Sequence[str]) -> None:
         problems = []
@@ -132,7 +131,6 @@ class Data:
 
 
 def open_data(options: argparse.Namespace) -> Data:
-    """The data that the arguments name."""
     return Data(
         options.data,
         categories=_categories(options.categories),
@@ -151,8 +149,7 @@ def ranges_of(given: Sequence[str], data: Data) -> dict[str | int, tuple[float, 
         else:
             pairs = {name: ends for name, _, ends in (word.rpartition("=") for word in words(text))}.items()
         for name, ends in pairs:
-            key: str | int = _position(name) if data.columns is None else data.require(name)
-            found[key] = _range(name, ends, is_date=name in data.dates)
+            found[data.key(name)] = _range(name, ends, is_date=name in data.dates)
     return found
 
 
@@ -225,9 +222,3 @@ def _range(name: str, ends: Any, *, is_date: bool) -> tuple[float, float]:
 def _days(text: str) -> float:
     found = datetime.fromisoformat(text)
     return found.replace(tzinfo=found.tzinfo or timezone.utc).timestamp() / _DAY
-
-
-def _position(name: str) -> int:
-    if not name.isdigit():
-        raise UsageError(f"an array has no column {name!r}: give numbers, from 0")
-    return int(name)

@@ -16,13 +16,28 @@ from typing import Any
 
 import dpgep
 from dpgep.cli.budget import Paying, add_budget
-from dpgep.cli.command import Commands, Output, UsageError, add_bound, interval, numbers, positive, say, usage, words
+from dpgep.cli.command import (
+    Commands,
+    Output,
+    UsageError,
+    add_bound,
+    interval,
+    numbers,
+    or_auto,
+    positive,
+    say,
+    usage,
+    words,
+)
 from dpgep.cli.data import Data, add_columns, add_data, is_text_alone, open_data, ranges_of, typed
 from dpgep.cli.plan import listed_features, show_dry_run
 from dpgep.loading import require_storable
 from dpgep.problems.builders import BUILDERS
 from dpgep.problems.problem import Problem
 from dpgep.sources.names import identifies, listed
+
+# Options whose values are those of a builder's parameters.
+_AS_THEY_ARE = ("rows", "largest_weight", "standardize", "center", "alpha", "by_group")
 
 
 def add(commands: Commands) -> None:
@@ -46,7 +61,7 @@ def add(commands: Commands) -> None:
                 "--n-components", type=positive, metavar="K", help="number of components (default: all)"
             )
             parser.add_argument(
-                "--sparsity", type=_sparsity, metavar="K", help="nonzero features per component, or auto"
+                "--sparsity", type=or_auto(positive), metavar="K", help="nonzero features per component, or auto"
             )
         add_budget(parser)
         _add_running(parser, "OUT.dpgep" if name == "release" else "OUT.json")
@@ -131,8 +146,8 @@ def _problem(data: Data, options: argparse.Namespace, paying: Paying) -> Problem
         raise UsageError("--ranges and --missing are for an automatic bound: leave out --bound")
     if options.filter is not None and paying.adjacency != "add-remove":
         raise UsageError(
-            "--filter needs --adjacency add-remove: how many rows pass depends on people's values, and replace-one "
-            "publishes that number. If it is public who passes, keep a file of these rows alone"
+            "--filter needs --adjacency add-remove: replace-one publishes how many rows pass. If it is public who "
+            "does, keep a file of these rows alone"
         )
     common = {"bound": options.bound, "adjacency": paying.adjacency, "public_n": options.public_n}
     if options.bound == "auto":
@@ -153,10 +168,6 @@ def _answer(problem: Any, options: argparse.Namespace, paying: Paying) -> dpgep.
         return found
     sparse = {} if options.sparsity is None else {"sparsity": options.sparsity}
     return dpgep.solve(problem, n_components=options.n_components, n_threads=options.threads, **common, **sparse)
-
-
-def _sparsity(text: str) -> int | str:
-    return text if text == "auto" else positive(text)
 
 
 def _add_people(parser: argparse.ArgumentParser, takes: Collection[str]) -> None:
@@ -184,7 +195,8 @@ def _add_people(parser: argparse.ArgumentParser, takes: Collection[str]) -> None
         help = "divide columns by their deviations (usually right)"
         parser.add_argument("--standardize", action="store_true", help=help)
     if "center" in takes:
-        parser.add_argument("--no-center", action="store_true", help="second moments instead of covariances")
+        help = "second moments instead of covariances"
+        parser.add_argument("--no-center", dest="center", action="store_false", help=help)
     if "classes" in takes:
         parser.add_argument("--labels", required="labels" in takes, metavar="COLUMN", help="each person's class")
         parser.add_argument(
@@ -214,13 +226,9 @@ def _add_people(parser: argparse.ArgumentParser, takes: Collection[str]) -> None
 
 def _people(data: Data, options: argparse.Namespace, takes: Collection[str]) -> dict[str, Any]:
     """Arguments of a builder, from the options of `_add_people`."""
-    found: dict[str, Any] = {"rows": options.rows, "largest_weight": options.largest_weight}
+    found: dict[str, Any] = {name: getattr(options, name) for name in _AS_THEY_ARE if name in takes}
     beside = {"person": options.person, "weights": options.weights}
     found.update({name: data.vector(column) for name, column in beside.items() if column is not None})
-    if "standardize" in takes:
-        found["standardize"] = options.standardize
-    if "center" in takes:
-        found["center"] = not options.no_center
     if "views" in takes:
         return {**found, "views": [data.matrix(columns) for columns in options.views]}
     if "Y" in takes:
@@ -228,12 +236,9 @@ def _people(data: Data, options: argparse.Namespace, takes: Collection[str]) -> 
     labels, response = getattr(options, "labels", None), getattr(options, "response", None)
     if labels and response:
         raise UsageError("the groups of a table are classes or slices: give --labels or --response")
-    if "by_group" in takes:
-        found["by_group"] = options.by_group
     if "target" in takes:
         options.classes = [options.target, options.background]
         found["labels"], (found["target"], found["background"]) = _labels(data, options)
-        found["alpha"] = options.alpha
     elif labels:
         found["labels" if "labels" in takes else "groups"], found["classes"] = _labels(data, options)
     if response:

@@ -61,7 +61,6 @@ class Interrupts:
             signal.signal(number, signal.SIG_IGN if before is _starting.stop else before)
 
     def hold(self) -> None:
-        """Remember a signal."""
         self._is_held = True
 
     def hold_when(self, is_paid: Callable[[], object]) -> None:

@@ -81,7 +81,6 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def listed_features(model: Any) -> str:
-    """How many features there are, and the first of their names."""
     names = model.feature_names or ()
     return f"{model.n_features}{': ' * bool(names)}{', '.join(names[:_LISTED])}{', ...' * (len(names) > _LISTED)}"
 

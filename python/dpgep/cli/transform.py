@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 import dpgep
 from dpgep._optional import import_extra
-from dpgep.cli.command import Commands, Output, UsageError, say, words
+from dpgep.cli.command import Commands, Output, UsageError, known, say, words
 from dpgep.cli.data import Data
 from dpgep.models.row_model import view_labels
 from dpgep.sources import Selection
@@ -90,7 +90,7 @@ def _views(solution: dpgep.Solution, options: argparse.Namespace) -> tuple[Data,
                 categories.setdefault(column, []).append(value)
                 chosen[column] = None
             else:
-                chosen[data.require(name)] = None
+                chosen[known(name, data.columns)] = None
         columns.append(list(chosen))
     dates = [name for chosen in columns for name in chosen if is_date_type(data.types.get(name, ""))]
     data = Data(options.data, categories=categories, dates=dates, progress=progress)
