@@ -102,7 +102,6 @@ def check_fields(record: Any) -> None:
 
 @lru_cache(maxsize=64)
 def _field_checks(kind: type) -> dict[str, tuple[Callable[[str, Any], object], bool]]:
-    """By field, its check, and whether it may be None."""
     found = {}
     for name, hint in get_type_hints(kind, include_extras=True).items():
         optional = type(None) in get_args(hint)

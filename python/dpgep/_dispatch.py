@@ -31,10 +31,7 @@ def _load() -> Any:
     available = available_variants()
     variant = os.environ.get(_ENVIRONMENT_VARIABLE) or available[-1]
     if variant not in available:
-        raise ImportError(
-            f"{_ENVIRONMENT_VARIABLE}={variant!r} is not among the variants that were built and that this "
-            f"processor runs: {', '.join(available)}"
-        )
+        raise ImportError(f"{_ENVIRONMENT_VARIABLE}={variant!r} does not run here; what does: {', '.join(available)}")
     return importlib.import_module(f"dpgep._core_{variant}")
 
 

@@ -208,7 +208,6 @@ def _blas_libraries() -> tuple[Any, ...]:
 
 
 def _register_kernels() -> None:
-    """Have threadpoolctl count the kernels among the libraries whose threads it limits."""
     name = core.__name__.rpartition(".")[2]
 
     class Kernels(threadpoolctl.LibController):  # type: ignore[misc]

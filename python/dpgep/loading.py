@@ -79,10 +79,8 @@ def load(source: Target | bytes) -> Any:
     if document.name == REPORT.name:
         return verify(content).privacy
     if not isinstance(document.name, str) or document.name not in _READERS:
-        raise ValueError(
-            f"this is no file that dpgep.load reads: its format is {str(document.name)[:60]!r}, not one of "
-            f"{', '.join(_READERS)}, {REPORT.name}"
-        )
+        known = ", ".join([*_READERS, REPORT.name])
+        raise ValueError(f"no format that dpgep.load reads: {str(document.name)[:60]!r}, not one of {known}")
     return _READERS[document.name](document)
 
 
@@ -163,7 +161,6 @@ def _require_moments(solution: Solution, moments: ReleasedMoments, d: int) -> No
 
 
 def _stacked(model: RowModel) -> tuple[int, ...]:
-    """The first axis of second moments by group."""
     return () if model.grouping is None else (model.grouping.n_groups,) * model.traits.by_group
 
 
@@ -186,9 +183,7 @@ def _require_clipping(clipping: Clipping, d: int) -> None:
         raise ValueError(f"moments.clipping.most must not be negative, got {clipping.most}")
     for name, least, largest in (("doubt", 0, 1), ("people", 1, 3)):
         if not least <= getattr(clipping, name) <= largest:
-            raise ValueError(
-                f"moments.clipping.{name} must be from {least} to {largest}, got {getattr(clipping, name)!r}"
-            )
+            raise ValueError(f"moments.clipping.{name} must be from {least} to {largest}")
 
 
 # ---- releases ----
@@ -234,9 +229,7 @@ def _release(document: Document) -> Release:
         expected = tuple(next(paid) * unit / noisy.n if part else 0.0 for unit, part in zip(units, parts, strict=True))
         stated = astuple(noisy.noise)
         if not all(math.isclose(a, b, rel_tol=_ROUNDING) for a, b in zip(stated, expected, strict=True)):
-            raise ValueError(
-                f"noise must be {expected} for n = {noisy.n!r} people and the deviations of the ledger, got {stated}"
-            )
+            raise ValueError(f"noise must be {expected} for n = {noisy.n!r} and this ledger, got {stated}")
     return release
 
 

@@ -139,7 +139,6 @@ def exact_moments(problem: MomentProblem) -> ReleasedMoments:
 
 
 def mean_moments(draws: Sequence[ReleasedMoments]) -> ReleasedMoments:
-    """The mean of the moments of draws."""
     return replace(draws[0], **{name: np.mean([getattr(draw, name) for draw in draws], axis=0) for name in _BLOCKS})
 
 
@@ -244,12 +243,10 @@ def correlation_of(model: RowModel, correlation: ArrayLike) -> Matrix:
 
 
 def of_model(model: RowModel, values: Matrix) -> Matrix:
-    """Eigenvalues, scaled so that they add up to their number where columns are standardized."""
     return np.asarray(values * (len(values) / values.sum()) if model.traits.standardized else values)
 
 
 def shares_of(model: RowModel, shares: Sequence[float] | None) -> Matrix:
-    """Shares of the groups; of everybody, where there are none."""
     n_groups = 1 if model.grouping is None else model.grouping.n_groups
     if shares is None:
         return np.full(n_groups, 1 / n_groups)

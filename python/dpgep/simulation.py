@@ -27,12 +27,7 @@ from dpgep.models.model import Adjacency, Matrix, PublicFacts
 from dpgep.models.moments import NO_NOISE, MomentNoise, ReleasedMoments, goe
 from dpgep.models.preprocessing import AutoPreprocessing, Preprocessing
 from dpgep.models.row_model import RowModel, layout_of
-from dpgep.population import (
-    Population,
-    exact_moments,
-    mean_moments,
-    moments_of_more,
-)
+from dpgep.population import Population, exact_moments, mean_moments, moments_of_more
 from dpgep.privacy.ledger import Ledger
 from dpgep.privacy.noise import integer_noise
 from dpgep.privacy.release import released_people, released_shares
@@ -74,7 +69,6 @@ class PlannedErrors:
         return PlannedErrors(mean[1:], low[1:], high[1:], float(mean[0]), float(low[0]), float(high[0]))
 
     def shown(self, row: int | None = None) -> str:
-        """That of a component; None: of the span."""
         if row is None:
             return f"{self.span:.2g} ({self.span_low:.2g} to {self.span_high:.2g})"
         return f"{self.mean[row]:.2g} ({self.low[row]:.2g} to {self.high[row]:.2g})"
@@ -130,7 +124,6 @@ class Simulation(Population):
 
     @property
     def assumed(self) -> str:
-        """What people are like."""
         law = "normal" if math.isinf(self.tails) else f"Student's law with {self.tails:g} degrees of freedom"
         if self.correlation is not None:
             columns = "columns correlated as given"
@@ -228,7 +221,6 @@ class Simulation(Population):
 
     @cached_property
     def _large_draws(self) -> list[_Draw]:
-        """Draws of m people, which serve any larger number where the bound is given."""
         assert not isinstance(self.bound, AutoPreprocessing)
         return self._draws(self._n_drawn, self.bound)
 

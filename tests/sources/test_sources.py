@@ -617,9 +617,7 @@ def test_no_rows_are_data_and_no_batches_are_none() -> None:
         )
         assert solution.components.shape == (2, 3)
     for empty in ([], iter([]), list):
-        with pytest.raises(
-            ValueError, match=r"no batches.*number of columns is unknown.*yield one batch without rows, np\.empty"
-        ):
+        with pytest.raises(ValueError, match=r"no batches.*yield one, np\.empty"):
             dpgep.scan(empty)
 
 

@@ -8,13 +8,6 @@ from dpgep._optional import import_extra
 
 import_extra("sklearn", "sklearn")  # before the modules below, which cannot say what to install
 
-from dpgep.sklearn.estimators import (  # noqa: E402
-    PrivateCCA,
-    PrivateFDA,
-    PrivatePCA,
-    PrivatePLS,
-    PrivateScaler,
-    PrivateSIR,
-)
+from dpgep.sklearn.estimators import PrivateCCA, PrivateFDA, PrivatePCA, PrivatePLS, PrivateScaler, PrivateSIR  # noqa: E402
 
 __all__ = ["PrivateCCA", "PrivateFDA", "PrivatePCA", "PrivatePLS", "PrivateSIR", "PrivateScaler"]

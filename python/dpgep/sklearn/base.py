@@ -116,7 +116,7 @@ class PrivateEstimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     #: what admits missing values
     _centering: ClassVar[str] = (
-        'preprocessing=dpgep.AutoPreprocessing(missing="center"), or, without groups, leave out pairs, "pairwise"'
+        'the location of their column, preprocessing=dpgep.AutoPreprocessing(missing="center" or "pairwise")'
     )
 
     def fit(
@@ -152,10 +152,7 @@ class PrivateEstimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Arguments of `dpgep.solve` and `dpgep.release` for the price and the noise of this fit."""
         budget = self.budget
         if isinstance(budget, _LeftBehind):
-            raise ValueError(
-                "this estimator was pickled, and its budget cannot be, as two copies could each spend it: "
-                "set_params(budget=...) before fitting it again"
-            )
+            raise ValueError("a budget is not pickled with its estimator: set_params(budget=...) before fitting again")
         if isinstance(budget, (str, os.PathLike)):
             budget = Budget.open(budget)
         seed = self.random_state
@@ -168,20 +165,14 @@ class PrivateEstimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if y is None:  # refused, in scikit-learn's words
             validate_data(self, X, y)
         if is_table(X) and table_width(X) != X.shape[1]:
-            raise TypeError(
-                "X has categorical columns, which this estimator takes as numbers alone: encode them first, with a "
-                "public list of categories, as OneHotEncoder(categories=[...]) does"
-            )
+            raise TypeError("X has categorical columns: encode them first, as by OneHotEncoder(categories=[...])")
         try:
             with values_withheld("X"):
                 array = validate_data(self, X, **self._people(), **self._format())
         except ValueError as error:
             if "contains NaN" not in str(error):
                 raise
-            raise ValueError(
-                "Input X contains NaN: impute or drop missing values first, or let them count as the location of their "
-                f"column, {self._centering}"
-            ) from None
+            raise ValueError(f"Input X contains NaN: impute them, or count them as {self._centering}") from None
         return X if is_table(X) else array
 
     def _new_rows(self, X: Any) -> Any:
@@ -247,7 +238,6 @@ class Projection(ClassNamePrefixFeaturesOutMixin, PrivateEstimator):  # type: ig
         self._keep(solve(problem, n_components=self.n_components, **self._terms(), **self._options()))
 
     def _data(self, X: Any, y: Any) -> tuple[Any, ...]:
-        """What people consist of."""
         return (self._rows(X),)
 
     def _problem(self, *data: Any, **known: Any) -> MomentProblem:

@@ -324,7 +324,7 @@ class PrivateScaler(OneToOneFeatureMixin, PrivateEstimator):  # type: ignore[mis
     ranges: Mapping[str | int, tuple[float, float]] | None = None
     missing: Literal["error", "center"] = "error"
 
-    _centering: ClassVar[str] = 'missing="center"'
+    _centering: ClassVar[str] = 'the location of their column, missing="center"'
 
     def _fit(self, X: Any, y: Any, people: dict[str, Any]) -> None:
         auto = AutoPreprocessing(ranges=self.ranges or {}, missing=self.missing)

@@ -54,10 +54,8 @@ class Array(Source):
             return width
         for index in key if isinstance(key, tuple) else (key,):
             if not isinstance(index, (int, np.integer)) or not -len(columns) <= index < len(columns):
-                raise ValueError(
-                    f"{self._name} has no column names: select columns by position, from 0 to {len(columns) - 1}; "
-                    f"got {index!r}"
-                )
+                where = f"by position, from 0 to {len(columns) - 1}; got {index!r}"
+                raise ValueError(f"{self._name} has no column names: select columns {where}")
         if not isinstance(key, tuple):
             return None
         check_names(key)

@@ -79,7 +79,6 @@ class Columns:
         return out if dtype is None else out.astype(dtype)
 
     def taken(self, numbers: NDArray[np.intp]) -> Columns:
-        """A copy of the rows of these numbers."""
         return Columns([column[self._rows].take(numbers) for column in self._columns], len(numbers))
 
     def copy(self) -> Columns:
@@ -111,7 +110,6 @@ class Columns:
 
 
 def side_by_side(tables: Sequence[Columns]) -> Columns:
-    """The columns of all of the tables, which have the same rows."""
     return Columns([column[table._rows] for table in tables for column in table._columns], tables[0].shape[0])
 
 
@@ -160,7 +158,6 @@ def shown(dtype: np.dtype[Any]) -> str:
 
 
 def nbytes(part: Part) -> int:
-    """Memory of the array that the part becomes."""
     if scipy.sparse.issparse(part):
         return int(part.data.nbytes + part.indices.nbytes + part.indptr.nbytes)
     if len(part.shape) == 1:

@@ -176,7 +176,6 @@ class Encoding:
 
     @cached_property
     def columns(self) -> frozenset[Hashable]:
-        """The columns that are encoded."""
         return self.dates.union(self.categories)
 
     def of(self, columns: Sequence[Hashable], types: Mapping[Hashable, Any]) -> Encoding:
@@ -189,9 +188,7 @@ class Encoding:
                 raise ValueError(f"column {quoted(name)} is to be a date and to have categories: choose one")
             kind = types.get(name)
             if kind is not None and not is_date_type(kind):
-                raise TypeError(
-                    f"column {quoted(name)} ({kind}) holds no dates: text is read as one if written as 2024-03-31"
-                )
+                raise TypeError(f"column {quoted(name)} ({kind}) holds no dates: write them as 2024-03-31")
         for name, values in self.categories.items():
             require_of_type(name, types.get(name), values)
         by_type = {name: declared_categories(kind) for name, kind in types.items()}
@@ -199,7 +196,6 @@ class Encoding:
         return Encoding({**known, **self.categories}, self.dates)
 
     def names(self, columns: Sequence[Hashable]) -> EncodedNames:
-        """Names of the columns of the matrix."""
         texts: list[Hashable] = []
         indicators = []
         for name in columns:
@@ -215,14 +211,10 @@ class Encoding:
         """Raise TypeError or ValueError for a categorical column without declared categories, or with too many."""
         declared = self.categories.get(name)
         if declared == ():
-            raise TypeError(
-                f"column {quoted(name)} is categorical, but its type declares no categories, or collects them from the "
-                f"data, which would reveal them: declare them, {DECLARE}"
-            )
+            raise TypeError(f"column {quoted(name)} is categorical, but lists no categories: declare them, {DECLARE}")
         if declared is not None and len(declared) > _MOST:
             raise ValueError(
-                f"column {quoted(name)} has {len(declared)} categories, of at most {_MOST}: group them, or pass a "
-                "sparse matrix of indicators"
+                f"column {quoted(name)} has {len(declared)} categories, of at most {_MOST}: pass a sparse matrix"
             )
 
     def numbers(self, name: Hashable, values: NDArray[Any]) -> list[NDArray[Any]]:
@@ -242,9 +234,7 @@ def indicators(values: NDArray[Any], declared: Declared) -> NDArray[np.uint8]:
 def days(values: NDArray[Any], name: object) -> NDArray[np.float64]:
     """Days since 1970-01-01, fractions for hours; NaN where there is no date."""
     if values.dtype.kind != "M":
-        raise TypeError(
-            f"column {quoted(name)} holds no dates without a time zone that NumPy knows: convert it to numbers"
-        )
+        raise TypeError(f"column {quoted(name)} holds no dates without a time zone: convert it to numbers")
     return np.asarray((values - _DAY_ZERO) / _DAY, dtype=np.float64)
 
 

@@ -58,10 +58,8 @@ class CsvFiles(ArrowTable):
             schema = self._inspected(separator) if others else schema
         as_text(schema.names)  # refuses two of one name
         if any(map(_is_number, schema.names)):
-            raise ValueError(
-                f"the first line of {self._files[0]} must name the columns, but a number stands in it: it may be a row "
-                "of data, and names are published. Add a line of names"
-            )
+            first = self._files[0]
+            raise ValueError(f"the first line of {first} must name the columns, but a number stands in it: add names")
         pa = pyarrow()
         fields = [pa.field(each.name, pa.string() if each.name in text else _type(each.type)) for each in schema]
         self.found_types = frozenset(each.name for each in fields if not pa.types.is_floating(each.type)) - set(text)
@@ -191,8 +189,7 @@ class TableFiles(ArrowTable):
                     expected, found = self.schema.field(name).type, schema.field(name).type
                     if found != expected and _values_of(found) not in (_values_of(expected), "nothing"):
                         raise TypeError(
-                            f"column {quoted(name)} is {expected} in the first file and {found} in another: use one "
-                            "type in all files"
+                            f"column {quoted(name)} is {expected} in the first file and {found} in another: use one"
                         )
                 for batch in batches(stored, rows):
                     yield self._completed(batch, names, keys)
@@ -367,7 +364,6 @@ def open_files(values: Sequence[str | Path], categories: Categories) -> Source |
 
 
 def _matching(path: str) -> list[str]:
-    """The path itself, or the sorted paths that a pattern matches."""
     if os.path.exists(path) or "://" in path:
         return [path]
     if not glob.has_magic(path):

@@ -176,6 +176,9 @@ class _Column:
             values = values.cast(kind, safe=False)
         return cls(name, holds, kind, values)
 
+    def __str__(self) -> str:
+        return f"column {quoted(self.name)}, which holds {self.holds}"
+
     @property
     def rounded(self) -> Any:
         """Numbers in floating point, whole ones beyond 2^53 rounded."""
@@ -201,9 +204,7 @@ class _Parser:
         if column is None:
             raise _not_allowed(node)
         if column.holds != "true or false":
-            raise ValueError(
-                f"the filter takes column {quoted(column.name)} for true or false, but it holds {column.holds}"
-            )
+            raise ValueError(f"the filter takes {column}, for true or false")
         return column.values
 
     def _comparison(self, left: ast.expr, how: ast.cmpop, right: ast.expr) -> Any:
@@ -267,10 +268,7 @@ class _Parser:
         if column.holds == "dates" and isinstance(value, str):
             return self._date(value, column)
         if (column.holds, type(value)) not in (("text", str), ("true or false", bool)):
-            raise ValueError(
-                f"the filter compares column {quoted(column.name)}, which holds {column.holds}, with "
-                f"{ast.unparse(node)}"
-            )
+            raise ValueError(f"the filter compares {column}, with {ast.unparse(node)}")
         if column.holds == "text" and _is_date(value):  # beside dates it would mean something else
             self._require_declared(column)
         return value
@@ -289,10 +287,8 @@ class _Parser:
                 raise ValueError("finer than a microsecond")
             return self._pa.scalar(datetime.datetime.fromisoformat(text), column.type)
         except (ValueError, OverflowError):
-            raise ValueError(
-                f"the filter compares dates of column {quoted(column.name)} with {text!r}: write 2024-03-31, or a time "
-                "of whole microseconds"
-            ) from None
+            shown = f"{text!r}: write 2024-03-31, or a time of whole microseconds"
+            raise ValueError(f"the filter compares dates of column {quoted(column.name)} with {shown}") from None
 
 
 def _holds(name: str, kind: Any) -> str:
@@ -306,18 +302,13 @@ def _holds(name: str, kind: Any) -> str:
         return "text"
     if is_date_type(kind):
         return "dates"
-    raise ValueError(
-        f"column {quoted(name)} ({kind}) cannot be in a filter: it holds no numbers, text, dates or booleans"
-    )
+    raise ValueError(f"column {quoted(name)} ({kind}) is not numbers, text, dates or booleans, as filters need")
 
 
 def _alike(column: _Column, other: _Column) -> tuple[Any, Any]:
     """Two columns that are compared, in types whose comparison cannot fail."""
     if column.holds != other.holds:
-        raise ValueError(
-            f"the filter compares column {quoted(column.name)}, which holds {column.holds}, with "
-            f"{quoted(other.name)}, which holds {other.holds}"
-        )
+        raise ValueError(f"the filter compares {column}, with {other}")
     types, kinds = pyarrow().types, {column.type, other.type}
     # whether pyarrow compares numbers of these types as they are, whatever they are
     if not all(map(types.is_integer, kinds)):

@@ -18,7 +18,6 @@ def is_instance(value: Any, module: str, name: str) -> bool:
 
 
 def _kind(module: str, name: str) -> Callable[[Any], bool]:
-    """Whether a value is of this class."""
     return partial(is_instance, module=module, name=name)
 
 
@@ -34,7 +33,6 @@ is_spark_frame = _kind("pyspark.sql", "DataFrame")
 
 
 def is_table(value: Any) -> bool:
-    """Whether the value is a table in memory: of pandas, polars or Arrow."""
     in_arrow = is_instance(value, "pyarrow", "Table") or is_instance(value, "pyarrow", "RecordBatch")
     return is_frame(value) or is_polars_frame(value) or in_arrow
 
@@ -45,7 +43,6 @@ def is_dask_collection(value: Any) -> bool:
 
 
 def is_dask_frame(value: Any) -> bool:
-    """Whether this is a Dask DataFrame."""
     return is_dask_collection(value) and hasattr(value, "columns") and getattr(value, "ndim", None) == 2
 
 
@@ -54,7 +51,6 @@ def is_path(value: Any) -> bool:
 
 
 def is_arrow_array(value: Any) -> bool:
-    """Whether the value is a pyarrow Array or ChunkedArray."""
     return is_instance(value, "pyarrow", "Array") or is_instance(value, "pyarrow", "ChunkedArray")
 
 

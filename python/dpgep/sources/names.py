@@ -57,10 +57,8 @@ def require_features(names: Names) -> None:
         one = len(found) == 1
         which = f"column {quoted(found[0])} seems" if one else f"columns {listed(found, 40)} seem"
         no, it = (", and is no feature", "it") if one else ("", "them")
-        raise ValueError(
-            f"{which} to identify people or rows{no}: leave {it} out, or rename a measurement. Where people have "
-            "several rows, pass its name as person="
-        )
+        advice = f"leave {it} out, or rename a measurement; ids of people with several rows are person="
+        raise ValueError(f"{which} to identify people or rows{no}: {advice}")
 
 
 def listed(names: Sequence[object], width: float = _WIDTH) -> str:
@@ -96,7 +94,6 @@ def one_of(key: Key) -> Key:
 
 
 def missing(name: object, known: Iterable[object], what: str = "column") -> ValueError:
-    """The error for a name that a source does not have."""
     available = list(known)
     return ValueError(f"no {what} {quoted(name)}{did_you_mean(name, available)}; available: {listed(available)}")
 

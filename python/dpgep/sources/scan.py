@@ -34,16 +34,12 @@ def open_source(value: Any, encoding: Encoding, condition: Condition | None = No
     source = _opened(value, encoding.categories)
     if condition is not None:
         if not isinstance(source, ArrowTable):
-            raise TypeError(
-                "a filter is for files of Parquet, CSV or Arrow, and for tables of pyarrow or polars: of other data, "
-                "pass the rows that are meant"
-            )
+            raise TypeError("a filter is for files of Parquet, CSV or Arrow, and for tables of pyarrow or polars")
         source = Filtered(source, condition)
     return source.encode(encoding) if isinstance(source, Source) else Batches(source, encoding)
 
 
 def _opened(value: Any, categories: Categories) -> Any:
-    """A source, or an iterable of batches (a function that returns one)."""
     if isinstance(value, Source):
         return value
     if kinds.is_path(value):
@@ -69,13 +65,9 @@ def parquet_parts(value: Any) -> list[ParquetPart]:
 
 
 def open_batch(value: Any, encoding: Encoding) -> Source:
-    """The source that one batch of an iterable is."""
     source = Array(value, "a batch") if isinstance(value, list) else _source(value)
     if source is None:
-        raise TypeError(
-            f"a batch is {_name(value)}: it must be an array of shape (n, d), a SciPy sparse matrix, a table of "
-            "pandas, polars or pyarrow, or a tuple or mapping of arrays with the same rows"
-        )
+        raise TypeError(f"a batch is {_name(value)}: it must be an array, a table, or a tuple or mapping of arrays")
     return source.encode(encoding)
 
 
@@ -170,10 +162,7 @@ class Batches(Source):
         try:
             first = next(iterator)
         except StopIteration:
-            raise ValueError(
-                "no batches were yielded, so the number of columns is unknown: for empty data, yield one batch "
-                "without rows, np.empty((0, columns))"
-            ) from None
+            raise ValueError("no batches were yielded: for empty data, yield one, np.empty((0, columns))") from None
         # lists hold their batches anyway; an iterable may make them in memory that another pass over it uses again
         return open_batch(first if isinstance(batches, Sequence) else _lasting(first), self._encoding), iterator
 
@@ -440,10 +429,8 @@ class Scan:
         for piece in pieces:
             widths = [None if len(part.shape) == 1 else int(part.shape[1]) for part in piece]
             if widths != expected:
-                raise ValueError(
-                    f"the widths of the selections change from {expected} to {widths} (None is a vector): all batches "
-                    "must have the same columns"
-                )
+                change = f"from {expected} to {widths} (None is a vector)"
+                raise ValueError(f"the widths of the selections change {change}: all batches need the same columns")
             if len({part.shape[0] for part in piece}) > 1:
                 raise ValueError("the selections have different numbers of rows: all must describe the same people")
             rows += piece[0].shape[0]
@@ -465,8 +452,5 @@ class Scan:
         if self._n_rows is None and self.source.n_rows not in (None, rows):
             raise ValueError("the number of rows differs from what the source declares: its data must not change")
         if self._rows_of_a_pass not in (None, rows):
-            raise ValueError(
-                "this pass gave a different number of rows than the previous one: a scanned function must start "
-                "from the beginning at every call, and the data must not change"
-            )
+            raise ValueError("a pass gave a different number of rows than the previous one: the data must not change")
         self._rows_of_a_pass = rows

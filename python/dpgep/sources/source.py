@@ -16,17 +16,7 @@ from dpgep._checks import quoted
 from dpgep.errors import DataError
 from dpgep.sources.batches import Columns, Part, Pieces
 from dpgep.sources.encoding import DECLARE, Declared, Encoding, declared_by
-from dpgep.sources.names import (
-    Key,
-    Names,
-    as_names,
-    first_of,
-    identifies,
-    listed,
-    missing,
-    one_of,
-    require_features,
-)
+from dpgep.sources.names import Key, Names, as_names, first_of, identifies, listed, missing, one_of, require_features
 
 
 class Source(ABC):
@@ -108,9 +98,7 @@ class Table(Source):
         plain = [name for name in names if name not in self.encoding.columns]
         for name in plain:
             if self.list_size(name) is not None:
-                raise ValueError(
-                    f"{self.kind} {quoted(name)} is a matrix: select it separately, source[{quoted(name)}]"
-                )
+                raise ValueError(f"{self.kind} {quoted(name)} is a matrix: select it separately")
         require_numeric(self.not_numeric(plain), plain)
         return len(self.encoding.names(names)) if self.encoding.columns else len(names)
 
@@ -182,16 +170,11 @@ def require_numeric(others: Sequence[tuple[object, Any]], names: Sequence[Hashab
         are = f"columns {shown} are" if len(text) > 1 else f"column {shown} is"
         if ids:
             seem = "seem" if len(ids) > 1 else "seems"
-            raise TypeError(
-                f"{are} not numeric, {listed(ids, 30)} {seem} to identify people or rows: select others, or "
-                "declare categories in dpgep.scan"
-            )
-        if any("date" in str(kind).lower() or "timestamp" in str(kind).lower() for _, kind in others):
-            raise TypeError(
-                f"{are} not numeric: select others, or read these by dpgep.scan(..., "
-                "dates=[column], categories={column: [...]})"
-            )
-        raise TypeError(f"{are} not numeric: select others, or declare the categories of text, {DECLARE}")
+            raise TypeError(f"{are} not numeric, {listed(ids, 30)} {seem} to identify people or rows: select others")
+        has_dates = any("date" in str(kind).lower() or "timestamp" in str(kind).lower() for _, kind in others)
+        dates = "read these by dpgep.scan(..., dates=[column], categories={column: [...]})"
+        advice = dates if has_dates else f"declare the categories of text, {DECLARE}"
+        raise TypeError(f"{are} not numeric: select others, or {advice}")
 
 
 _PACKAGES = ("pyarrow", "pandas", "polars", "pyspark", "py4j", "duckdb", "_duckdb")

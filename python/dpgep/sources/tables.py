@@ -38,8 +38,6 @@ def _types() -> Any:
 
 
 class Frame(Table):
-    """A pandas DataFrame."""
-
     def __init__(self, frame: Any) -> None:
         self._frame = frame
 
@@ -242,10 +240,7 @@ class SparkFrame(ArrowTable):
             self.schema = frame.limit(0).toArrow().schema  # computes nothing, but where Spark folds rows of its own
 
     def record_batches(self, names: list[str], rows: int) -> Iterable[Any]:
-        raise ValueError(
-            "rows of a Spark DataFrame are summed on its executors and not read here: bring them here with "
-            ".toPandas() or .toArrow() first"
-        )
+        raise ValueError("rows of a Spark DataFrame are summed on its executors: read them with .toArrow() first")
 
 
 def copied(values: Any) -> Any:
@@ -327,10 +322,8 @@ def _list_size(kind: Any, name: object) -> int | None:
             require_numeric([(name, kind)])
         return int(kind.list_size)
     if types.is_nested(kind):
-        raise TypeError(
-            f"column {quoted(name)} holds {kind}: only nested columns of fixed-size lists are supported; "
-            "cast it to pyarrow.list_(value_type, size)"
-        )
+        advice = "only nested columns of fixed-size lists are supported, pyarrow.list_(value_type, size)"
+        raise TypeError(f"column {quoted(name)} holds {kind}: {advice}")
     return None
 
 
@@ -345,7 +338,6 @@ def _with_nan(values: list[Any]) -> NDArray[Any]:
 
 
 def table_names(table: Any) -> Names:
-    """Names of the columns of the matrix."""
     return as_text(table.columns) if _lies_in_one_piece(table) else _source(table).names(None)
 
 
