@@ -255,8 +255,7 @@ class Projection(ClassNamePrefixFeaturesOutMixin, PrivateEstimator):  # type: ig
 
     def transform(self, X: Any) -> Matrix:
         """Coordinates (n, K) of rows: as private as the rows are, also where these were fitted."""
-        rows = self._new_rows(X)
-        return np.asarray(self.solution_.transform(rows))
+        return np.asarray(self.solution_.transform(self._new_rows(X)))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

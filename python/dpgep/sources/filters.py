@@ -39,13 +39,6 @@ _ALLOWED = (
 )
 
 
-def check_condition(condition: Any) -> Condition:
-    """A filter as it was given. Raises TypeError unless it is text or an expression."""
-    if not isinstance(condition, (str, pyarrow(".compute").Expression)):
-        raise TypeError(f"filter must be text or a pyarrow.compute.Expression, got {type(condition).__name__}")
-    return condition
-
-
 class Filtered(ArrowTable):
     """The rows of a table that meet a condition; nobody knows how many they are."""
 
@@ -53,6 +46,8 @@ class Filtered(ArrowTable):
     types: Any = None  # those of the source
 
     def __init__(self, source: ArrowTable, condition: Condition) -> None:
+        if not isinstance(condition, (str, pyarrow(".compute").Expression)):
+            raise TypeError(f"filter must be text or a pyarrow.compute.Expression, got {type(condition).__name__}")
         self._source = source
         self.repeatable = source.repeatable
         self.reads_ahead = source.reads_ahead

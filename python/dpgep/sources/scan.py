@@ -18,7 +18,7 @@ from dpgep.sources.arrays import Array, SideBySide
 from dpgep.sources.batches import Assembler, Pieces, rebatch
 from dpgep.sources.encoding import BOOLEANS, Categories, Declared, Encoding
 from dpgep.sources.files import ParquetFiles, ParquetPart, open_files
-from dpgep.sources.filters import Condition, Filtered, check_condition
+from dpgep.sources.filters import Condition, Filtered
 from dpgep.sources.names import Key, Names, check_same, listed
 from dpgep.sources.source import Source, packages_messages_withheld
 from dpgep.sources.tables import ArrowTable, Dataset, Frame, LazyFrame, SparkFrame, Stream, copied
@@ -279,8 +279,7 @@ def scan(
         raise TypeError("already a scan: set its options when it is created")
     if filter is not None and n_rows is not None:
         raise ValueError("how many rows pass a filter is not known beforehand: give n_rows or filter")
-    condition = None if filter is None else check_condition(filter)
-    return Scan(source, n_rows, batch_rows, progress, Encoding.declared(categories, dates), condition)
+    return Scan(source, n_rows, batch_rows, progress, Encoding.declared(categories, dates), filter)
 
 
 def is_source(value: Any) -> bool:
