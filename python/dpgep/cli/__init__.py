@@ -71,7 +71,9 @@ def _status(options: argparse.Namespace) -> int:
     except (MissingExtraError, ValueError, TypeError, OSError, MemoryError, ArithmeticError, LinAlgError) as error:
         advice = "; here: --missing center" if isinstance(error, NotFiniteError) else ""
         say(f"dpgep {options.command}: {error}{advice}")
-        return 2 if isinstance(error, UsageError) else 3 if isinstance(error, dpgep.PrivacyBudgetError) else 1
+        if isinstance(error, UsageError):
+            return 2
+        return int(options.refused) if isinstance(error, dpgep.PrivacyBudgetError) else 1
 
 
 @contextmanager
@@ -96,6 +98,7 @@ def _parser() -> Parser:
         epilog=f"{_EXAMPLE}\n\n{EXIT_CODES}",
     )
     parser.add_argument("--version", action="version", version=f"dpgep {dpgep.__version__}")
+    parser.set_defaults(refused=3)
     commands = parser.add_subparsers(dest="command", metavar="command")
     for command in _COMMANDS:
         command.add(commands)

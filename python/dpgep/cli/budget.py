@@ -189,7 +189,7 @@ def add(commands: Commands) -> None:
 def _action(actions: Commands, name: str, summary: str, run: Any) -> argparse.ArgumentParser:
     action = actions.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
     action.add_argument("file", metavar="FILE", help="file of the budget; FILE.head belongs to it")
-    action.set_defaults(run=run, command=f"budget {name}")
+    action.set_defaults(run=run, command=f"budget {name}", refused=1)  # for a damaged file: nothing is paid for here
     return action
 
 
