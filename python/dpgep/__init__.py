@@ -22,7 +22,7 @@ from dpgep.problems.mergeable_moments import Moments
 from dpgep.reports.report import PrivacyReport
 from dpgep.results.release import Release
 from dpgep.results.solution import Solution
-from dpgep.solve import release, solve
+from dpgep.run import release, solve
 from dpgep.sources import scan
 
 __version__ = core.__version__

@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 
 from dpgep._files import Target
-from dpgep.data.integer_moments import BITS
-from dpgep.data.moments_by_group import kind_of_sums
+from dpgep.data.integer_moments import BITS, kind_of_sums
 from dpgep.data.people import weight_bits_of
 from dpgep.local.aggregator import SUMS as LOCAL_SUMS
 from dpgep.local.aggregator import Aggregator, StoredSums

@@ -1,32 +1,50 @@
-"""A run: a budget is reserved, a curator answers a method, and a report states what was paid. Nothing else spends."""
+"""`dpgep.solve` and `dpgep.release`: a budget is reserved, a curator answers a method, a report states what was paid.
+
+Nothing else spends.
+"""
 
 from __future__ import annotations
 
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, TypeAlias, TypeVar, cast
+from functools import partial
+from typing import Any, Literal, TypeAlias, TypeVar, cast, overload
 
+from dpgep._checks import require_count, require_non_negative, require_one_of
 from dpgep._dispatch import core
+from dpgep._threads import use_threads
 from dpgep.data.dataset import ANOTHER_PASS
 from dpgep.data.rows import NotFiniteError
 from dpgep.errors import PrivacyWarning, warn
+from dpgep.methods import METHODS
+from dpgep.methods.base import EQUAL_WEIGHTS, MEMORY_LIMIT, component_count, require_capacity, require_no_scales
+from dpgep.methods.clipping_bias import with_clipping_bias
 from dpgep.methods.preprocessing import location_and_scale, prepare
-from dpgep.models.model import Model, PublicFacts
-from dpgep.models.preprocessing import Preprocessing
+from dpgep.methods.ridge import products_ridge
+from dpgep.models.model import Adjacency, Model, PublicFacts
+from dpgep.models.moments import ReleasedMoments
+from dpgep.models.pencil import pencil_in_units
+from dpgep.models.preprocessing import AutoPreprocessing, Bound, Preprocessing
 from dpgep.models.row_model import Classes, Slices
+from dpgep.privacy import release as of_moments
 from dpgep.privacy.accounting import Accounting
 from dpgep.privacy.budget import Budget
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger
 from dpgep.privacy.noise import noise_stream
 from dpgep.privacy.stages import Stages
+from dpgep.problems.builders import table_problem
+from dpgep.problems.mergeable_moments import Moments, SummedProblem, problem_from
 from dpgep.problems.problem import MomentProblem, Problem
 from dpgep.reports.guarantee import PublicInputs
 from dpgep.reports.report import PrivacyReport
+from dpgep.results.matrix_free import AnsweringCurator, MatrixFreeRelease
+from dpgep.results.release import Release
+from dpgep.results.solution import Solution, solution_of, warn_of_accuracy, warn_of_scales
 
 C = TypeVar("C", bound=Curator)
 # Of a budget: a share, an amount in epsilon or in mu, or nothing of these, which is all that is left.
@@ -228,3 +246,306 @@ def _report(
         seeded=seeded,
         public=public,
     )
+
+
+def solve(
+    problem: Problem | Moments,
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rho: float | None = None,
+    mu: float | None = None,
+    budget: Budget | None = None,
+    share: float | None = None,
+    accounting: Accounting = "gdp",
+    n_components: int | None = None,
+    method: str = "release",
+    seed: int | None = None,
+    n_threads: int | None = None,
+    **options: Any,
+) -> Solution:
+    """Leading solutions of A v = lambda B v under differential privacy.
+
+    Parameters
+    ----------
+    problem : from `dpgep.pca`, `cca`, `multiset_cca`, `pls`, `fda`, `sir` or `gep`; or `dpgep.Moments`
+        The data and the model.
+    epsilon, delta, rho, mu : float
+        The budget of this run, in exactly one form (see `dpgep.Budget`). ``epsilon=math.inf`` runs without noise.
+    budget : Budget
+        Alternatively, a budget that several runs share. ``epsilon`` alone is then what this run may add to its total
+        epsilon, at the budget's delta.
+    share : float in (0, 1]
+        With ``budget``, instead of ``epsilon``: the fraction of its total mu^2 that this run may spend. Default: all
+        that is left.
+    accounting : {"gdp", "zcdp"}
+        Conversion of (epsilon, delta): exact, or the papers' looser one.
+    n_components : int, optional
+        K. Default: all components of the model. Under ``method="release"`` more components cost no privacy.
+    method : str
+        "release", the default: one noisy moment matrix, from which everything else is computed, in memory or through
+        products (docs/scale.md). Intervals and further questions need it. "auto": "release", except for `pca` (not
+        ``standardize``) of rows in memory at high noise, n mu < 20 d^1.5, and at most d/8 components, where 1/16 of
+        mu^2 buys a pilot that picks the more accurate of "release" and "clipped-power"; `Solution.method` says which.
+        Where "auto" would buy a pilot, a printed release says so. "rayleigh-flow" and "truncated-rayleigh-flow":
+        iterations on noisy products (docs/flows.md says when to use which). "clipped-power": a power method on clipped
+        products, for pca of spread spectra, pls and cca of many columns, with less noise (docs/clipped-power.md).
+        "dp-spca" and "dp-vrpca": stochastic ascent on samples of the rows, only for pca(center=False) and
+        (epsilon, delta).
+    seed : int, optional
+        Makes the noise reproducible, for tests: anyone who knows the seed can remove the noise. Issues a warning and is
+        recorded in the report.
+    n_threads : int, optional
+        Threads for this run; results are bit-identical for any number (BLAS included, if threadpoolctl is installed).
+        Default: ``DPGEP_NUM_THREADS``, or the processors available to this process, within threadpoolctl's limit;
+        beyond 1000 features LAPACK then uses its own setting (docs/distributed.md).
+    **options
+        Options of the method: see `dpgep.methods.base.ReleaseOptions` (``regularization``, ``sparsity``,
+        ``separate_supports``, ``screen``, ``storage``, ``memory_limit``, ...) and
+        `dpgep.methods.papers.rayleigh_flow.FlowOptions`, `TruncatedFlowOptions` (``n_iterations``, ``step_size``,
+        ``sparsity``, ``init``, ``noise``, ``budget_split``, ...).
+
+    Returns
+    -------
+    Solution
+
+    Raises
+    ------
+    PrivacyBudgetError
+        If the budget does not suffice, or was used under the other adjacency; raised before data are read.
+    ValueError, TypeError
+        If a parameter is out of range, or the data contain NaN or infinities: nothing is released, nothing is spent.
+    numpy.linalg.LinAlgError
+        If B is numerically zero, without noise and without regularization.
+
+    Notes
+    -----
+    Under replace-one adjacency with public n, a delta of 1/n or more permits publishing whole records: it is accepted
+    with a `PrivacyWarning`, as is an epsilon above 20. Failed validation of NaN is visible to the caller and not
+    covered by the budget: which columns are finite is considered public.
+
+    Examples
+    --------
+    >>> import numpy as np, dpgep
+    >>> X = np.random.default_rng(0).standard_normal((20000, 5)) * [5, 2, 1, 1, 1] / 15
+    >>> solution = dpgep.solve(dpgep.pca(X), epsilon=1.0, delta=1e-6, n_components=1)
+    >>> bool(abs(solution.components[0, 0]) > 0.99)
+    True
+    """
+    problem = problem if isinstance(problem, Problem) else problem_from(problem)
+    chosen, public = METHODS[method], problem.public
+    settings = chosen.with_options(options)
+    forms = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
+    run = Run.paid_by(problem, budget=budget, share=share, accounting=accounting, seed=seed, **forms)
+    k = chosen.check(settings, public, n_components)
+    if public.read_once and not settings.in_one_pass(problem.model.n_features):
+        raise ValueError(f"method {method!r} with these options needs {ANOTHER_PASS}")
+    with use_threads(n_threads), run.reserved():
+        mixed = problem.auto is not None and not settings.on_columns()
+        curator = run.curator(Curator, mixed=mixed, scaled=chosen.scales_columns(settings, public))
+        result = chosen.run(curator, k, settings)
+    name = result.method or method
+    kept = result.moments if name == "release" else None
+    if kept is not None and run.preprocessing is not None:
+        pencil = pencil_in_units(curator.model, kept, run.preprocessing)
+        result = with_clipping_bias(result, pencil, kept, run.preprocessing)
+    solution = solution_of(
+        result,
+        run.report,
+        curator.model,
+        name,
+        passes=run.passes,
+        preprocessing=run.preprocessing,
+        release=None if kept is None else _release(problem, run, kept),
+    )
+    run.warn_of_counted(solution)
+    warn_of_accuracy(result, solution)
+    return solution
+
+
+def _release(problem: Any, run: Run, noisy: ReleasedMoments) -> Release:
+    """What a run released about the people of a problem."""
+    population = problem.population_id if problem.dataset is None else problem.dataset.people.name
+    return Release(problem.model, run.report, noisy, frozenset([population]), run.preprocessing)
+
+
+@overload
+def release(data: Any, labels: Any = None, *, storage: Literal["matrix"] = "matrix", **arguments: Any) -> Release: ...
+
+
+@overload
+def release(data: Any, labels: Any = None, *, storage: Literal["operator"], **arguments: Any) -> MatrixFreeRelease: ...
+
+
+def release(  # type: ignore[misc]  # the forms above leave out what it takes
+    data: Any,
+    labels: Any = None,
+    *,
+    classes: Sequence[Hashable] | Literal["public"] | None = None,
+    y: Any = None,
+    slices: int | None = None,
+    y_range: tuple[float, float] | None = None,
+    edges: Sequence[float] | None = None,
+    by_group: bool | None = None,
+    bound: Bound | None = None,
+    preprocessing: AutoPreprocessing | Preprocessing | None = None,
+    adjacency: Adjacency | None = None,
+    public_n: int | None = None,
+    person: Any = None,
+    rows: int | None = None,
+    weights: Any = None,
+    largest_weight: float | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rho: float | None = None,
+    mu: float | None = None,
+    budget: Budget | None = None,
+    share: float | None = None,
+    accounting: Accounting = "gdp",
+    storage: Literal["matrix", "operator"] = "matrix",
+    regularization: float | None = None,
+    memory_limit: int | None = None,
+    seed: int | None = None,
+    n_threads: int | None = None,
+) -> Release | MatrixFreeRelease:
+    """One noisy release of the moments of people, from which everything else is computed at no further cost.
+
+    Of rows, released are M = (1/n) sum x x^T and the mean, or, with ``labels`` or ``y``, sums and counts of each group:
+    all questions of `Release` are then answered, about any columns, for the price of one. Of a problem, what it needs:
+    `dpgep.solve` is this, and its first question.
+
+    Parameters
+    ----------
+    data : array_like of shape (n, d); or a problem, from `dpgep.pca` and the like; or `dpgep.Moments`
+        One row per person, as in `dpgep.pca`: an array, a table with names, a `dpgep.scan`, a Dask or Spark collection.
+        With a problem, the parameters down to ``largest_weight`` belong to it.
+    labels, classes
+        The class of each person, as in `dpgep.fda`, for `Release.fda` and `Release.classifier`. Groups add to the noise
+        of all answers: give them only where they are asked for. A person without one counts as a person and contributes
+        nothing else, in all questions.
+    y, slices, y_range, edges
+        Or a response, as in `dpgep.sir`, for `Release.sir`: ``slices`` (default 10) of equal width over the public
+        ``y_range``, or public ``edges``.
+    by_group : bool, optional
+        Whether the second moment of each group is released by itself, for `Release.contrastive_pca` and
+        ``Release.pca(group=...)``: at the same price, as nobody is in two groups at once. Answers about everybody then
+        add up the noise of all groups.
+    bound, preprocessing, adjacency, public_n, person, rows, weights, largest_weight
+        As in `dpgep.pca`. ``bound="auto"``, the default, gives every column a location and a scale, for 17 to 55 % of
+        mu^2, so that columns in units of their own are released equally well. All columns then have noise of the same
+        size relative to their scale, and a question about a few columns has the noise of all: leave out columns that
+        nobody asks about. Where only the largest of columns in one unit matter, as in a spectrum,
+        ``AutoPreprocessing(precondition=None)`` leaves the scales as they are.
+    epsilon, delta, rho, mu, budget, share, accounting, seed, n_threads
+        As in `dpgep.solve`.
+    storage : {"matrix", "operator"}
+        "operator": of a problem, no matrix is formed. The noisy pencil is known through its products, for any
+        eigensolver, in any dimension. It has the law of the other release; answers are rounded to a public grid, and
+        the data must not change while it is used.
+    regularization : float, optional
+        Of an operator: the multiple of the identity added to B, >= 0, in the units of B, not chosen by looking at the
+        data. Default: the known noise level, which makes the noisy B positive definite. Unused where B is the identity.
+    memory_limit : int, optional
+        Of an operator: bytes for stored answers, 24 d per direction queried (32 d for a private pair of matrices).
+        Default 4 GiB.
+
+    Returns
+    -------
+    Release or `dpgep.results.matrix_free.MatrixFreeRelease`
+        The latter with ``storage="operator"``.
+
+    Raises
+    ------
+    PrivacyBudgetError
+        If the budget does not suffice; raised before data are read.
+    TypeError, ValueError
+        As `dpgep.solve`, `fda` and `sir`, and for a ``memory_limit`` too small for a few products: nothing is released
+        or spent.
+
+    Examples
+    --------
+    >>> import numpy as np, dpgep
+    >>> X = np.random.default_rng(0).standard_normal((20000, 4)) @ (np.eye(4) + 0.5) * [1, 10, 100, 1000]
+    >>> people = dpgep.release(X, epsilon=1.0, delta=1e-6)
+    >>> two, one = people.pca([0, 1], standardize=True), people.cca([0, 1], [2, 3], n_components=1)
+    >>> two.privacy == one.privacy == people.report  # paid once
+    True
+
+    Two hospitals, each with its own budget:
+
+    >>> north, south = (dpgep.release(dpgep.pca(X[i::2] / 3e3, bound=1.0), epsilon=1.0, delta=1e-6) for i in (0, 1))
+    >>> (north + south).solve(n_components=1).privacy.epsilon
+    1.0
+
+    Products, for an eigensolver of SciPy:
+
+    >>> from scipy.sparse.linalg import eigsh
+    >>> Z = np.random.default_rng(0).standard_normal((20000, 50)) * np.r_[5, np.ones(49)] / 15
+    >>> operator = dpgep.release(dpgep.pca(Z, bound=1.0), storage="operator", epsilon=1.0, delta=1e-6)
+    >>> values, vectors = eigsh(operator.a, k=1, which="LA")
+    >>> bool(abs(vectors[0, 0]) > 0.99)
+    True
+    """
+    require_one_of("storage", storage, ("matrix", "operator"))
+    groups = {"labels": labels, "classes": classes, "y": y, "slices": slices, "y_range": y_range, "edges": edges}
+    groups["by_group"] = by_group
+    facts = {"bound": bound, "preprocessing": preprocessing, "adjacency": adjacency, "public_n": public_n}
+    facts.update({"person": person, "rows": rows, "weights": weights, "largest_weight": largest_weight})
+    given = {name: value for name, value in {**groups, **facts}.items() if value is not None}
+    if isinstance(data, Moments):
+        data = problem_from(data)
+    problem = data if isinstance(data, Problem) else _table(data, **given)
+    if problem is data and given:
+        raise TypeError(f"{' and '.join(given)} belong to the problem: give them to the function that builds it")
+    forms = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
+    run = partial(Run.paid_by, problem, budget=budget, share=share, accounting=accounting, seed=seed, **forms)
+    with use_threads(n_threads):
+        if storage == "operator":
+            return _operator(problem, run, regularization, MEMORY_LIMIT if memory_limit is None else memory_limit)
+        if regularization is not None or memory_limit is not None:
+            raise TypeError('regularization and memory_limit are of storage="operator": give the former to a question')
+        return _moments(problem, run)
+
+
+def _table(X: Any, *, labels: Any = None, y: Any = None, **rest: Any) -> MomentProblem:
+    """The problem of all moments of rows."""
+    cuts = [name for name in ("slices", "y_range", "edges") if name in rest]
+    if labels is not None and (y is not None or cuts):
+        raise ValueError("groups are classes of labels or slices of a response y: give one of them")
+    if y is not None and "edges" not in rest:
+        rest.setdefault("slices", 10)
+    return table_problem(X, labels if y is None else y, **rest)
+
+
+def _moments(problem: Problem, start: Callable[[], Run]) -> Release:
+    if problem.kind not in (MomentProblem.kind, SummedProblem.kind):
+        raise TypeError(
+            f"data must be rows, dpgep.Moments, or a problem of rows: pca, cca, pls, fda or sir; got {problem!r}"
+        )
+    run = start()
+    with run.reserved():
+        noisy = run.curator(Curator, scaled=True).answer(of_moments.Release())
+    assert isinstance(noisy, ReleasedMoments)
+    found = _release(problem, run, noisy)
+    run.warn_of_counted(found)
+    warn_of_scales(run.preprocessing, problem.model.feature_names, found)
+    return found
+
+
+def _operator(
+    problem: Problem, start: Callable[[], Run], regularization: float | None, memory_limit: int
+) -> MatrixFreeRelease:
+    component_count(problem.model, None)  # a table has none, and says so
+    require_count("memory_limit (in bytes)", memory_limit)
+    if regularization is not None:
+        require_non_negative("regularization", regularization)
+    EQUAL_WEIGHTS.require('storage="operator"', problem.public)
+    run = start()
+    require_no_scales(problem.public)
+    require_capacity(problem.public, 1, memory_limit)
+    with run.reserved():
+        curator = run.curator(partial(AnsweringCurator, memory_limit=memory_limit))
+        ridge = products_ridge(curator.paid, regularization)
+    found = MatrixFreeRelease(curator, run.report, ridge, memory_limit, run.preprocessing)
+    run.warn_of_counted(found)
+    return found

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from stored import bytes_of
 
 import dpgep
-from dpgep.data.moments_by_group import ExactMomentsByGroup
+from dpgep.data.integer_moments import ExactMomentsByGroup
 from dpgep.data.rows import Batch, Rows
 from dpgep.models.contrast import ContrastPencil
 from dpgep.models.moments import MomentLayout, MomentNoise, ReleasedMoments

@@ -30,7 +30,7 @@ from dpgep.privacy.budget import Budget
 from dpgep.privacy.ledger import Cost, LedgerEntry, cost_of, mu_rounded_up
 from dpgep.problems.mergeable_moments import Moments
 from dpgep.problems.problem import Problem
-from dpgep.solve import solve
+from dpgep.run import solve
 
 # How long a run took, at the end of a line of our log: left out.
 _SECONDS = re.compile(r"\d+\.\d{3} s$")

@@ -37,7 +37,7 @@ from dpgep.privacy.release import Release
 from dpgep.problems.mergeable_moments import Moments, problem_from
 from dpgep.problems.problem import Problem
 from dpgep.results.solution import Solution
-from dpgep.solve import solve
+from dpgep.run import solve
 
 Values = NDArray[np.float64]
 Statistic = Callable[[Any], Any]

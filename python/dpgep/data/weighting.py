@@ -57,11 +57,6 @@ class Weighting:
             require_positive("largest_weight", self.largest_weight)
 
     @property
-    def is_plain(self) -> bool:
-        """Whether each person has one row, and all count alike."""
-        return self.person is None and self.weights is None
-
-    @property
     def most_alike(self) -> int | None:
         """Up to how many rows of a person count alike; None where the rows of each person add up to one exactly.
 
@@ -105,10 +100,6 @@ class Weighting:
         with np.errstate(over="ignore"):
             parts = np.clip(values / self.largest_weight, 0.0, 1.0)
         return np.asarray(np.rint(np.ldexp(parts, UNIT_BITS)).astype(np.int64))
-
-
-#: each person has one row, and all count alike
-EQUAL = Weighting()
 
 
 def shared_weights(

@@ -20,8 +20,7 @@ from dpgep.methods.base import MethodResult
 from dpgep.methods.eigen import solve_pair
 from dpgep.models.clipping import of_tails
 from dpgep.models.model import Matrix, MatrixPencil, NoisyPencil
-from dpgep.models.moments import ReleasedMoments, in_one_group
-from dpgep.models.pairwise import paired
+from dpgep.models.moments import ReleasedMoments, in_one_group, paired
 from dpgep.models.pencil import MomentsPencil
 from dpgep.models.preprocessing import Preprocessing
 from dpgep.models.redundant import Redundancy, reduced

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from dpgep._show import Shown
 from dpgep.models.clipping import Clipping
 from dpgep.models.model import Matrix
-from dpgep.models.pairwise import Pairs, mark_of, paired
+from dpgep.models.pairwise import Pairs, mark_of, pair_moments
 
 _EPSILON = float(np.finfo(float).eps)
 # Deviations from which on a released total differs from 1, and what rounding may make of shares that add up to it.
@@ -294,11 +294,26 @@ def total_mean(moments: ReleasedGroups) -> Matrix:
 
 
 def together(moments: ReleasedMoments) -> ReleasedMoments:
-    """Moments with one second moment for all groups: of second moments by group their sum, whose noise adds up, too."""
+    """Moments of values with one second moment: `paired`, and of all groups the sum, whose noise adds up, too."""
     if not moments.by_group:
-        return moments
+        return paired(moments)
     noise = moments.noise.scaled(math.sqrt(moments.second.shape[-3]), 1.0, 1.0)
     return replace(moments, second=moments.second.sum(axis=-3), noise=noise)
+
+
+def paired(moments: ReleasedMoments) -> ReleasedMoments:
+    """Moments of values pair by pair, the covariance projected, from those of values and marks; others as they are."""
+    if moments.mark is None:
+        return moments
+    mean, covariance, deviation, pairs = pair_moments(moments)
+    values, vectors = np.linalg.eigh(covariance)
+    if values[0] < 0:
+        covariance = (vectors * np.maximum(values, 0.0)) @ vectors.T
+    second = covariance + np.outer(mean, mean)
+    n, noise = moments.n * float(moments.counts[0]), MomentNoise(deviation, 0.0, 0.0)
+    return replace(
+        moments, second=second, sums=mean[:, None], counts=np.ones(1), n=n, noise=noise, mark=None, pairs=pairs
+    )
 
 
 def of_group(moments: ReleasedMoments, group: int) -> ReleasedMoments:
@@ -327,7 +342,7 @@ def in_one_group(moments: ReleasedMoments) -> ReleasedMoments:
     Who belongs to no group is left out: the second moment, a sum over the others, is divided by their number as well.
     Of values with marks of what is absent, over the people who have each pair of columns.
     """
-    moments = paired(together(moments))
+    moments = together(moments)
     n_groups, share, noise = moments.sums.shape[1], total_share(moments), moments.noise
     if n_groups < 2:
         return moments

@@ -24,15 +24,13 @@ correlations of 0.3 and of 1 the squared error is within 5 and 20 % of its least
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpgep.models.model import Matrix, Model
-
-R = TypeVar("R", bound=Any)  # `ReleasedMoments`, which hold these records
 
 # The part of the squared joint bound that all marks take.
 SHARE = 0.2
@@ -149,19 +147,3 @@ def pair_moments(moments: Any) -> tuple[Matrix, Matrix, float, Pairs]:
     largest = float(profile.mean(axis=1).max())
     profile = profile / largest if largest else np.ones((d, d))
     return mean, covariance, math.sqrt(largest), Pairs(profile, shares / c, errors / c, of_means)
-
-
-def paired(moments: R) -> R:
-    """Moments of values pair by pair, the covariance projected, from those of values and marks; others as they are."""
-    if getattr(moments, "mark", None) is None:  # sums of groups alone have none
-        return moments
-    mean, covariance, deviation, pairs = pair_moments(moments)
-    values, vectors = np.linalg.eigh(covariance)
-    if values[0] < 0:
-        covariance = (vectors * np.maximum(values, 0.0)) @ vectors.T
-    second = covariance + np.outer(mean, mean)
-    n, noise = moments.n * float(moments.counts[0]), replace(moments.noise, second=deviation, sums=0.0, counts=0.0)
-    found: R = replace(
-        moments, second=second, sums=mean[:, None], counts=np.ones(1), n=n, noise=noise, mark=None, pairs=pairs
-    )
-    return found

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpgep.models.model import Matrix, Model, PublicFacts, Traits
 from dpgep.models.moments import MomentLayout, ReleasedMoments, together
-from dpgep.models.pairwise import paired, require_pairs
+from dpgep.models.pairwise import require_pairs
 from dpgep.models.pencil import MomentsPencil
 from dpgep.models.preprocessing import Preprocessing
 
@@ -107,7 +107,7 @@ class RowModel(Model):
 
     def noisy(self, released: ReleasedMoments, scale: Matrix | None = None) -> MomentsPencil:
         """A and B from released moments; of columns divided by ``scale``, in units of their own."""
-        released = paired(together(released))
+        released = together(released)
         if isinstance(released.profile, np.ndarray):
             require_pairs(self)
         return MomentsPencil(self, released, scale)

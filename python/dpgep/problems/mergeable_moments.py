@@ -16,17 +16,15 @@ from dpgep._watched import naming
 from dpgep.data.dataset import PreprocessedDataset
 from dpgep.data.ids import Identities
 from dpgep.data.inputs import check_adjacency, clipping_of, inputs_of, named, opened_views, require_row_model
-from dpgep.data.integer_moments import BITS, DEFAULT_BITS, ExactSums, IntegerMoments
+from dpgep.data.integer_moments import BITS, DEFAULT_BITS, ExactSums, IntegerMoments, sums_of_nobody
 from dpgep.data.integer_sums import not_finite_in
-from dpgep.data.moments_by_group import kind_of_sums
 from dpgep.data.people import weight_bits_of
 from dpgep.data.rows import OF_SUMS, NotFiniteError
-from dpgep.data.weighting import Weighting
 from dpgep.models.model import Adjacency, Matrix, PublicFacts, PublicSide
 from dpgep.models.moments import MomentLayout
 from dpgep.models.preprocessing import AutoPreprocessing, Preprocessing, is_pairwise, takes_missing
 from dpgep.models.row_model import RowModel, layout_of, names_of_views
-from dpgep.problems.problem import Problem, dataset_of
+from dpgep.problems.problem import Problem, dataset_of, split_off
 from dpgep.serialization import Format, triangle_rows
 
 MOMENTS = Format("dpgep-moments")
@@ -174,7 +172,7 @@ class Moments:
         self.person = person
         self._weight_bits = weight_bits_of(person)
         self._identities: Identities | None = None if person is None else Identities()
-        self._sums: ExactSums = kind_of_sums(layout)(layout, int(bits))
+        self._sums: ExactSums = sums_of_nobody(layout, int(bits))
         self._lock = RLock()
         self._population_id = naming.get()(16)
 
@@ -233,17 +231,16 @@ class Moments:
             of a batch. If workers keep dying over one part.
         """
         with use_threads(n_threads):
-            its = Weighting(self._column_or_ids(person))
-            data, weighting = its.split_off(inputs_of(self.model, X, y, *others))
+            data, weighting = split_off(inputs_of(self.model, X, y, *others), self._column_or_ids(person))
             views = opened_views(self.model, data, self._adjacency, fewest=0)
             names = [view.names for view in views]
             model = named(self.model, *names)  # before a pass
-            identities = None if weighting.is_plain else Identities()
+            identities = None if weighting is None else Identities()
             dataset = dataset_of(
                 self.model, views, data[len(views) :], self.bound, "add-remove", client, weighting, identities
             )
             try:
-                if dataset.at_hand and weighting.is_plain and self.preprocessing is None:
+                if dataset.at_hand and weighting is None and self.preprocessing is None:
                     with self._lock:
                         model = named(self.model, *names)
                         self._sums.add(dataset.in_memory("this"))

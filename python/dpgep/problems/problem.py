@@ -30,12 +30,11 @@ from dpgep.data.inputs import (
     require_row_model,
     require_width,
 )
-from dpgep.data.integer_moments import IntegerMoments
+from dpgep.data.integer_moments import IntegerMoments, sums_of_nobody
 from dpgep.data.integer_sums import GridSums, not_finite_in
-from dpgep.data.moments_by_group import kind_of_sums
 from dpgep.data.people import Coded, PeopleDataset, StreamedPeopleDataset
 from dpgep.data.rows import Batch, NotFiniteError, Rows
-from dpgep.data.weighting import EQUAL, Weighting
+from dpgep.data.weighting import Weighting
 from dpgep.models.gep import GepModel
 from dpgep.models.model import Adjacency, Matrix, Model, PublicFacts, PublicSide
 from dpgep.models.moments import MomentLayout
@@ -185,7 +184,7 @@ class MomentProblem(Problem):
         return self._integer_moments(bits)
 
     def _integer_moments(self, bits: int) -> IntegerMoments:
-        make = partial(kind_of_sums(self.layout), self.layout, bits)
+        make = partial(sums_of_nobody, self.layout, bits)
         return self.dataset.accumulate(make, alone=True, weight_bits=self.weight_bits).moments(self.weight_bits)
 
     def grid_sums(self, bits: int, *, with_squares: bool = False) -> GridSums:
@@ -312,13 +311,13 @@ def dataset_of(
     bound: float,
     adjacency: Any,
     client: Any = None,
-    weighting: Weighting = EQUAL,
+    weighting: Weighting | None = None,
     identities: Identities | None = None,
 ) -> Dataset:
     """The people of views, and of labels or responses: arrays, Dask's too, or selections of one source.
 
-    Ids and weights of ``weighting``, one for each row, or selections of the same source, say how much each row counts;
-    ``identities`` become the hashes of all people whose rows are read. Dask computes collections on ``client`` (None:
+    Ids and weights of ``weighting``, one for each row, or selections of the same source, say how much each row counts,
+    None that each is a person; ``identities`` become the hashes of all people whose rows are read. Dask computes collections on ``client`` (None:
     what ``dask.compute`` uses), and if there is one, Parquet files.
     """
     data = (*(view.rows for view in views), *groups)
@@ -328,15 +327,16 @@ def dataset_of(
         if client is not None:
             raise TypeError("client= is for Dask collections and Parquet files: rows in memory need no cluster")
         coded = _coded(model, bound, [view.rows for view in views], groups)
-        if weighting.is_plain:
+        if weighting is None:
             return InMemoryDataset(_batch(*coded))
         return PeopleDataset(coded, weighting, fewest_rows(adjacency), identities)
-    is_plain, beside = weighting.is_plain, weighting.columns
-    to_rows: Any = partial(batch_of if is_plain else coded_of, model, bound)
+    beside = () if weighting is None else weighting.columns
+    to_rows: Any = partial(batch_of if weighting is None else coded_of, model, bound)
     facts = to_rows, model.n_features, bound, fewest_rows(adjacency)
-    of_people: Any = {} if is_plain else {"weighting": weighting.bare(), "identities": identities}
+    of_people: Any = {} if weighting is None else {"weighting": weighting.bare(), "identities": identities}
     if not selections:
-        n = next((n for n in map(n_rows, data) if n is not None), None) if weighting.person is None else None
+        are_people = weighting is None or weighting.person is None
+        n = next((n for n in map(n_rows, data) if n is not None), None) if are_people else None
         columns = [frame_columns(each) if is_dask_frame(each) else (None, {}) for each in data]
         read = partial(read_chunks, [*columns, *(None for _ in beside)])
         return DaskDataset(dask_parts((*data, *beside)), read, *facts, n=n, client=client, **of_people)
@@ -346,9 +346,10 @@ def dataset_of(
             "rows and labels or responses must come from one source, to be read together: take both from "
             'the same dpgep.scan, as in source[["age", "weight"]] and source["label"]'
         )
-    weighting.require_of(people)
+    if weighting is not None:
+        weighting.require_of(people)
     if client is None and not is_spark_frame(people.value):
-        if is_plain:
+        if weighting is None:
             return StreamedDataset(data, *facts)
         return StreamedPeopleDataset(data, weighting, *facts, identities)
     together = (*data, *beside)
@@ -357,6 +358,15 @@ def dataset_of(
     read = partial(read_again, people.again(), [each.key for each in together])
     parts = [(part,) for part in parquet_parts(people.value)]
     return DaskDataset(parts, read, *facts, client=client, people=people, **of_people)
+
+
+def split_off(
+    views: Sequence[Any], person: Any, rows: int | None = None, weights: Any = None, largest_weight: float | None = None
+) -> tuple[tuple[Any, ...], Weighting | None]:
+    """The data without columns of ids and of weights, and how much rows count: None where each is a person."""
+    if person is None and rows is None and weights is None and largest_weight is None:
+        return tuple(views), None
+    return Weighting(person, rows, weights, largest_weight).split_off(views)
 
 
 def moment_problem(
@@ -373,7 +383,7 @@ def moment_problem(
 
     ``counted``: person, rows, weights and largest_weight.
     """
-    data, weighting = Weighting(*counted).split_off(data)
+    data, weighting = split_off(data, *counted)
     labelled = zip(data, view_labels(len(data)), strict=True)
     views = [opened(values, label, adjacency) for values, label in labelled]
     model = make(*views)
@@ -382,13 +392,14 @@ def moment_problem(
     model = named(model, *(view.names for view in views))
     found = clipping_of(bound, preprocessing)
     given = found if isinstance(found, float) else None
-    if weighting.most_alike is not None and public_n is not None:
+    is_weighted = weighting is not None and weighting.most_alike is not None
+    if is_weighted and public_n is not None:
         raise ValueError("public_n is a number of people: sums over weighted people are divided by their total weight")
     dataset = dataset_of(model, views, groups, 1.0 if given is None else given, adjacency, weighting=weighting)
     n = check_adjacency(adjacency, dataset.people.n, public_n)
-    assert weighting.is_plain == (dataset.weight_bits == 0)  # people have a weight, or a row
-    n = n if weighting.most_alike is None else None
-    facts = PublicFacts(adjacency, given, n, weighting.name, weighting.rows, weighting.largest_weight)
+    assert (weighting is None) == (dataset.weight_bits == 0)  # people have a weight, or a row
+    counted = () if weighting is None else (weighting.name, weighting.rows, weighting.largest_weight)
+    facts = PublicFacts(adjacency, given, None if is_weighted else n, *counted)
     if given is None and is_pairwise(found):
         require_pairs(model)
     if isinstance(found, Preprocessing):

@@ -22,7 +22,7 @@ from dpgep.methods.release import solve_released
 from dpgep.models import CcaModel, ContrastivePcaModel, FdaModel, PcaModel, PlsModel, SirModel, StandardizedPcaModel
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, in_one_group, of_group, pooled, together, total_mean
-from dpgep.models.pairwise import paired, require_no_pairs
+from dpgep.models.pairwise import require_no_pairs
 from dpgep.models.pencil import pencil_in_units
 from dpgep.models.preprocessing import Preprocessing, unclipped
 from dpgep.models.redundant import Redundancy, opposites
@@ -88,7 +88,7 @@ class Release:
     @property
     def second_moment(self) -> Matrix:
         """(d, d), noisy (1/n) sum x x^T of clipped rows; where columns are ``"pairwise"``, of people who have both."""
-        return np.array(paired(together(self._noisy)).second)
+        return np.array(together(self._noisy).second)
 
     def solve(self, n_components: int | None = None, **options: Any) -> Solution:
         """Leading solutions of A v = lambda B v, as `dpgep.solve` with ``method="release"`` computes them.

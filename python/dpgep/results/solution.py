@@ -20,8 +20,8 @@ from dpgep.methods.auto import may_favour_clipping
 from dpgep.methods.base import Diagnostics, MethodResult
 from dpgep.methods.release import MOST_FEATURES, ReleaseDiagnostics, columns_are
 from dpgep.models.model import Model
-from dpgep.models.moments import ReleasedMoments, together, total_mean
-from dpgep.models.pairwise import paired, require_no_pairs
+from dpgep.models.moments import ReleasedMoments, paired, together, total_mean
+from dpgep.models.pairwise import require_no_pairs
 from dpgep.models.pencil import MomentsPencil, in_units
 from dpgep.models.preprocessing import Preprocessing, is_pairwise, unclipped
 from dpgep.models.redundant import Redundancy, reduced

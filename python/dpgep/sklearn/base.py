@@ -23,7 +23,7 @@ from dpgep.models.preprocessing import AutoPreprocessing, Bound, Preprocessing
 from dpgep.privacy.budget import Budget
 from dpgep.problems.problem import MomentProblem
 from dpgep.results.solution import Solution
-from dpgep.solve import solve
+from dpgep.run import solve
 from dpgep.sources.kinds import is_table
 from dpgep.sources.source import replaced
 from dpgep.sources.tables import table_width

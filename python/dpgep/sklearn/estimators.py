@@ -22,9 +22,8 @@ from dpgep.problems.builders import cca, fda, pca, pls, sir, table_problem
 from dpgep.results.classifier import class_priors, label_array
 from dpgep.results.release import Release
 from dpgep.results.solution import Solution
-from dpgep.run import Run
+from dpgep.run import Run, release
 from dpgep.sklearn.base import Components, PrivateEstimator, Projection, values_withheld
-from dpgep.solve import release
 from dpgep.sources import declared_values
 from dpgep.sources.kinds import is_table
 
