@@ -206,7 +206,7 @@ def _release(document: Document) -> Release:
     columns = model.n_features * (2 if is_pairwise(preprocessing) else 1)
     _require_shape("second", noisy.second, (*_stacked(model), columns, columns))
     layout = _layout(release)
-    mark = None if layout.mark is None else report.bound * layout.mark
+    mark = report.bound * layout.mark if layout.marked else None
     if noisy.mark != mark:
         raise ValueError(f"the mark must be {mark!r}, got {noisy.mark!r}")
     _require_noise(noisy, report.mu)

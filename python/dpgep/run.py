@@ -334,15 +334,17 @@ def solve(
     """
     problem = problem if isinstance(problem, Problem) else problem_from(problem)
     chosen, public = METHODS[method], problem.public
-    settings = chosen.with_options(options)
-    forms = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
-    run = Run.paid_by(problem, budget=budget, share=share, accounting=accounting, seed=seed, **forms)
-    k = chosen.check(settings, public, n_components)
+    settings, k = chosen.checked(options, public, n_components)
     if public.read_once and not settings.in_one_pass(problem.model.n_features):
         raise ValueError(f"method {method!r} with these options needs {ANOTHER_PASS}")
+    forms = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
+    run = Run.paid_by(problem, budget=budget, share=share, accounting=accounting, seed=seed, **forms)
     with use_threads(n_threads), run.reserved():
-        mixed = problem.auto is not None and not settings.on_columns()
-        curator = run.curator(Curator, mixed=mixed, scaled=chosen.scales_columns(settings, public))
+        if problem.auto is None:
+            curator = run.curator(Curator)
+        else:
+            scaled = chosen.scales_columns(settings, public)
+            curator = run.curator(Curator, mixed=not settings.on_columns(), scaled=scaled)
         result = chosen.run(curator, k, settings)
     name = result.method or method
     kept = result.moments if name == "release" else None

@@ -500,24 +500,25 @@ class Method:
     whole_budget: bool = False
     by_products: Mapping[str, str] | None = None
 
-    def with_options(self, options: dict[str, Any]) -> Any:
-        """Its options, checked. Raises TypeError for those that it does not take."""
-        return checked_options(f"method {self.name!r}", self.options, options)
-
     def scales_columns(self, options: Options, public: PublicSide) -> bool:
         """Whether the columns of a model that depends on scales may be divided by scales of their own."""
         return self.in_units and options.in_units(public.model.n_features)
 
-    def check(self, options: Options, public: PublicSide, n_components: Any) -> int:
-        """K. Raises ValueError where a problem does not serve. Nothing was released."""
-        k = component_count(public.model, n_components)
+    def checked(self, options: dict[str, Any], public: PublicSide, n_components: Any) -> tuple[Any, int]:
+        """Its options, and K. Raises ValueError where a problem does not serve, and TypeError for options that it does
+        not take. Nothing was released.
+        """
+        settings = checked_options(f"method {self.name!r}", self.options, options)
+        self._check(settings, public, k := component_count(public.model, n_components))
+        return settings, k
+
+    def _check(self, options: Options, public: PublicSide, k: int) -> None:
         options.require_separate_columns(mixed=public.mixes_columns)
         if not self.scales_columns(options, public):
             require_no_scales(public)
         for need in self.needs:
             need.require(self.name, public)
         options.check(public, k)
-        return k
 
 
 def require_no_scales(public: PublicSide) -> None:

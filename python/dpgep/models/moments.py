@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate, combinations
 from typing import Any
@@ -60,9 +60,9 @@ class MomentLayout:
     by_group: bool = False
 
     @property
-    def mark(self) -> float | None:
-        """The mark of a value in units of the bound on rows, where there are marks."""
-        return mark_of(self.n_features // 2) if self.marked else None
+    def mark(self) -> float:
+        """Of ``marked`` values, the mark in units of the bound on rows."""
+        return mark_of(self.n_features // 2)
 
     @property
     def has_groups(self) -> bool:
@@ -127,12 +127,14 @@ class ReleasedGroups(Shown):
     counts : (n_groups,), share of people per group plus noise; exact where public.
     n : number of people used for normalization: public, or a released noisy count.
     noise : deviations in the same units; that of the second moment belongs to an answer about it.
+    pairs : of moments that were found pair by pair, from those with marks, what is known of pairs; None elsewhere.
     """
 
     sums: Matrix
     counts: Matrix
     n: float
     noise: MomentNoise
+    pairs: Pairs | None = field(default=None, kw_only=True)
 
     @property
     def mean(self) -> Matrix | None:
@@ -151,8 +153,8 @@ class ReleasedGroups(Shown):
 
     @property
     def profile(self) -> Matrix | float:
-        """(d, d), variances of the noise in entries of the second moment, in units of what GOE noise has there: 1."""
-        return 1.0
+        """(d, d), variances of the noise in entries of the second moment, in units of those of GOE noise; or 1."""
+        return 1.0 if self.pairs is None else self.pairs.profile
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -165,22 +167,16 @@ class ReleasedMoments(ReleasedGroups):
     clipped : share of the people whose rows were beyond the bound; known only where there is no noise.
     clipping : of moments that were put back as they were before the clipping, what is known of that; None elsewhere.
     mark : of moments of values and of marks of what is absent, the mark; None where there are no marks.
-    pairs : of moments that were found pair by pair, from those with marks, what is known of pairs; None elsewhere.
     """
 
     second: Matrix
     clipped: float = 0.0
     clipping: Clipping | None = None
     mark: float | None = None
-    pairs: Pairs | None = None
 
     @property
     def by_group(self) -> bool:
         return self.second.ndim > self.sums.ndim
-
-    @property
-    def profile(self) -> Matrix | float:
-        return 1.0 if self.pairs is None else self.pairs.profile
 
     @property
     def second_noise_level(self) -> float:
@@ -303,7 +299,7 @@ def together(moments: ReleasedMoments) -> ReleasedMoments:
 
 def paired(moments: ReleasedMoments) -> ReleasedMoments:
     """Moments of values pair by pair, the covariance projected, from those of values and marks; others as they are."""
-    if moments.mark is None:
+    if getattr(moments, "mark", None) is None:  # sums of groups alone have none
         return moments
     mean, covariance, deviation, pairs = pair_moments(moments)
     values, vectors = np.linalg.eigh(covariance)

@@ -172,7 +172,7 @@ class MomentsPencil(NoisyPencil):
 
     @cached_property
     def isotropic(self) -> bool:
-        return self.scale is None and not isinstance(self.released.profile, np.ndarray)
+        return self.scale is None and self.released.pairs is None
 
     @property
     def mean(self) -> Matrix | None:

@@ -108,7 +108,7 @@ class RowModel(Model):
     def noisy(self, released: ReleasedMoments, scale: Matrix | None = None) -> MomentsPencil:
         """A and B from released moments; of columns divided by ``scale``, in units of their own."""
         released = together(released)
-        if isinstance(released.profile, np.ndarray):
+        if released.pairs is not None:
             require_pairs(self)
         return MomentsPencil(self, released, scale)
 

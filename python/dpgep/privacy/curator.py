@@ -70,9 +70,10 @@ class Curator:
             )
 
         def charge(entry: LedgerEntry) -> None:
-            self._ledger.record(replace(entry, query=f"{purpose}: {entry.query}") if purpose else entry)
+            self._ledger.record(replace(entry, query=f"{purpose}: {entry.query}"))
 
-        return query.answer(self._problem, self._ledger.affordable(share), self._stream, charge)
+        mu = self._ledger.affordable(share)
+        return query.answer(self._problem, mu, self._stream, charge if purpose else self._ledger.record)
 
     def keep_sums(self) -> None:
         """Announces several releases: their exact sums are kept, if they are sums of rows."""

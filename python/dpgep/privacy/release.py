@@ -145,7 +145,7 @@ def _exact(problem: Summable, mu: float, stream: core.NoiseStream, charge: Charg
     moments = problem.integer_moments(noise.bits)
     # of weighted rows, too, values lie on the grid 4^-b: the bits of a weight are an even number
     grid_bits = noise.bits + noise.weight_bits // 2
-    of_counts = TOTAL if problem.facts.weighted and layout.n_groups == 1 else COUNTS
+    of_counts = TOTAL if layout.counts and layout.n_groups == 1 and problem.facts.weighted else COUNTS
     charge(LedgerEntry("moment matrix", mu, _blocks(noise, deviations, layout, of_counts), grid_bits))
     _add_noise(moments, noise, stream)
     return normalized_moments(problem.facts, layout, moments.n, moments.to_float(), deviations)
@@ -224,7 +224,7 @@ def normalized_moments(
         counts=released_shares(layout, counts, people),
         n=people,
         noise=noise.scaled(bound * bound / people, bound / people, 1 / people),
-        mark=None if layout.mark is None else bound * layout.mark,
+        mark=bound * layout.mark if layout.marked else None,
     )
 
 

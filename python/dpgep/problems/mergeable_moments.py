@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from threading import RLock
 from typing import Any
@@ -56,26 +56,23 @@ class SummedProblem(Problem):
     sums: ExactSums
     population_id: str
     preprocessing: Preprocessing | None
+    public: PublicSide = field(init=False)
+    weight_bits: int = field(init=False)
     kind = "summed moments"
+
+    def __post_init__(self) -> None:
+        """Covariances are at most the squared row bound."""
+        mixes = self.preprocessing is not None and self.preprocessing.mixes_columns
+        assert self.facts.bound is not None
+        largest_b = 1.0 if self.model.traits.identity_b else self.facts.bound**2
+        pairwise = is_pairwise(self.preprocessing)
+        public = PublicSide(self.model, self.facts, largest_b, mixes_columns=mixes, pairwise=pairwise)
+        vars(self).update(public=public, weight_bits=weight_bits_of(self.facts.person))
 
     @property
     def grid_bits(self) -> int:
         """The bits of the grid that rows were put on."""
         return int(self.sums.bits)
-
-    @property
-    def public(self) -> PublicSide:
-        """What a method may see: covariances are at most the squared row bound."""
-        mixes = self.preprocessing is not None and self.preprocessing.mixes_columns
-        assert self.facts.bound is not None
-        largest_b = 1.0 if self.model.traits.identity_b else self.facts.bound**2
-        pairwise = is_pairwise(self.preprocessing)
-        return PublicSide(self.model, self.facts, largest_b, mixes_columns=mixes, pairwise=pairwise)
-
-    @property
-    def weight_bits(self) -> int:
-        """Of which whole weights 2^weight_bits make a person."""
-        return weight_bits_of(self.facts.person)
 
     def integer_moments(self, bits: int) -> IntegerMoments:
         """A copy of the sums in the blocks of a release."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import ABC
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
@@ -52,6 +52,8 @@ class Problem(ABC):
     Attributes
     ----------
     model, facts : what is asked, and of how many people within which bound.
+    public : what a method may see.
+    weight_bits : of which whole weights 2^weight_bits make a person in all sums.
     kind : what the data are, for messages.
     dataset : the rows; None where there are none.
     preprocessing : the public map of the rows; None where they are as they were given.
@@ -60,15 +62,12 @@ class Problem(ABC):
 
     model: Model
     facts: PublicFacts
+    public: PublicSide
+    weight_bits: int = 0
     kind: str
     dataset: Dataset | None = None
     preprocessing: Preprocessing | None = None
     auto: AutoPreprocessing | None = None
-
-    @property
-    @abstractmethod
-    def public(self) -> PublicSide:
-        """What a method may see."""
 
     @property
     def n_counted(self) -> int | None:
@@ -76,11 +75,6 @@ class Problem(ABC):
         if self.facts.n is not None or self.dataset is None:
             return self.facts.n
         return self.dataset.people.n if self.facts.adjacency == "replace-one" else None
-
-    @property
-    def weight_bits(self) -> int:
-        """Of which whole weights 2^weight_bits make a person in all sums."""
-        return 0 if self.dataset is None else self.dataset.weight_bits
 
     def restricted(self, features: NDArray[np.intp], bound: float) -> Problem:
         """The same of some of the features, rows clipped to ``bound`` (public) after the others are dropped."""
@@ -131,7 +125,21 @@ class MomentProblem(Problem):
     auto: AutoPreprocessing | None = None
     is_sparse: bool = False
     kept: KeptSums | None = None
+    public: PublicSide = field(init=False)
+    weight_bits: int = field(init=False)
     kind = "rows"
+
+    def __post_init__(self) -> None:
+        """Covariances are at most the squared row bound."""
+        data, largest_b = self.dataset, 1.0 if self.model.traits.identity_b else self.dataset.bound**2
+        mixes = pairwise = False
+        if self.auto is not None:
+            mixes, pairwise = self.auto.precondition == "full", self.auto.missing == "pairwise"
+        elif self.preprocessing is not None:
+            mixes, pairwise = self.preprocessing.linear is not None, self.preprocessing.pairwise
+        facts = data.at_hand, data.mapped, data.read_once, mixes, self.preprocessing, pairwise
+        public = PublicSide(self.model, self.facts, largest_b, *facts)
+        vars(self).update(public=public, weight_bits=data.weight_bits)
 
     @property
     def can_shift(self) -> bool:
@@ -144,17 +152,6 @@ class MomentProblem(Problem):
         return takes_missing(self.preprocessing) if self.auto is None else self.auto.missing != "error"
 
     grid_bits = None  # any grid serves: rows are put on it when they are read
-
-    @cached_property
-    def public(self) -> PublicSide:
-        """What a method may see: covariances are at most the squared row bound."""
-        data, largest_b = self.dataset, 1.0 if self.model.traits.identity_b else self.dataset.bound**2
-        mixes = self.preprocessing is not None and self.preprocessing.mixes_columns
-        mixes = mixes if self.auto is None else self.auto.precondition == "full"
-        kind = data.at_hand, data.mapped, data.read_once
-        found = self.preprocessing if self.auto is None else self.auto
-        pairwise = found is not None and is_pairwise(found)
-        return PublicSide(self.model, self.facts, largest_b, *kind, mixes, self.preprocessing, pairwise)
 
     def keeping_sums(self) -> MomentProblem:
         """The same, whose exact sums over rows are kept from one release to the next."""
@@ -173,9 +170,7 @@ class MomentProblem(Problem):
 
     def float_moments(self) -> FloatSums:
         """The moment matrix in floating point."""
-        return self.dataset.accumulate(
-            partial(FloatSums, self.layout), alone=True, weight_bits=self.dataset.weight_bits
-        )
+        return self.dataset.accumulate(partial(FloatSums, self.layout), alone=True, weight_bits=self.weight_bits)
 
     def integer_moments(self, bits: int) -> IntegerMoments:
         """The moment matrix of rows in fixed point, exact."""
@@ -189,22 +184,21 @@ class MomentProblem(Problem):
 
     def grid_sums(self, bits: int, *, with_squares: bool = False) -> GridSums:
         """Counts and sums per group, and on request squares of all features, of rows in fixed point: exact."""
-        make, weight_bits = partial(GridSums, self.layout, bits, with_squares=with_squares), self.dataset.weight_bits
-        return self.dataset.accumulate(make, weight_bits=weight_bits).of_people(weight_bits)
+        make = partial(GridSums, self.layout, bits, with_squares=with_squares)
+        return self.dataset.accumulate(make, weight_bits=self.weight_bits).of_people(self.weight_bits)
 
     def group_sums(self, *, with_squares: bool = False) -> GroupSums:
         """Counts and sums per group, and on request squares of all features, in floating point."""
-        make, weight_bits = partial(GroupSums, self.layout, with_squares=with_squares), self.dataset.weight_bits
-        return self.dataset.accumulate(make, weight_bits=weight_bits).of_people(weight_bits)
+        make = partial(GroupSums, self.layout, with_squares=with_squares)
+        return self.dataset.accumulate(make, weight_bits=self.weight_bits).of_people(self.weight_bits)
 
     def cross_norms(self) -> Matrix:
         """Norm of each feature's row of the covariance with other views (the second moment, if not centred).
 
         Sums over people of clipped rows in the unit ball: not divided by n.
         """
-        weight_bits = self.dataset.weight_bits
-        accumulate = partial(self.dataset.accumulate, weight_bits=weight_bits)
-        return np.ldexp(cross_norms(accumulate, self.model.views, centred=self.layout.sums), -weight_bits)
+        accumulate = partial(self.dataset.accumulate, weight_bits=self.weight_bits)
+        return np.ldexp(cross_norms(accumulate, self.model.views, centred=self.layout.sums), -self.weight_bits)
 
     def row_products(self) -> RowProducts | StreamedProducts:
         """Rows for products with the second moment."""
@@ -245,19 +239,18 @@ class MatrixProblem(Problem):
     b: Matrix | None
     sensitivity_a: float
     sensitivity_b: float
+    public: PublicSide = field(init=False)
     kind = "matrices"
+
+    def __post_init__(self) -> None:
+        """With the largest eigenvalue of B where B is public."""
+        largest_b = 1.0 if self.b is None else None if self.sensitivity_b else float(np.linalg.norm(self.b, 2))
+        vars(self).update(public=PublicSide(self.model, self.facts, largest_b))
 
     @property
     def n(self) -> int:
         assert self.facts.n is not None  # `gep` demands it
         return self.facts.n
-
-    @cached_property
-    def public(self) -> PublicSide:
-        """What a method may see, with the largest eigenvalue of B where B is public."""
-        if self.b is None:
-            return PublicSide(self.model, self.facts, 1.0)
-        return PublicSide(self.model, self.facts, None if self.sensitivity_b else float(np.linalg.norm(self.b, 2)))
 
     def restricted(self, features: NDArray[np.intp], bound: float) -> MatrixProblem:
         """The same problem restricted to some features; the caller's sensitivities apply, no bound does."""
@@ -296,7 +289,7 @@ def _coded(model: RowModel, bound: float, views: Sequence[Any], groups: Sequence
     """Rows of views, which are matrices, and the code of each one's label or response."""
     if any(view.shape[0] != views[0].shape[0] for view in views):
         raise ValueError("X and Y must have the same number of rows: a row of each describes the same person")
-    rows, grouping = Rows(tuple(views), bound), model.grouping
+    rows, grouping = Rows(tuple(views), bound), model.grouping if groups else None
     if grouping is None:
         return rows, None
     if isinstance(grouping, Classes):
@@ -316,9 +309,9 @@ def dataset_of(
 ) -> Dataset:
     """The people of views, and of labels or responses: arrays, Dask's too, or selections of one source.
 
-    Ids and weights of ``weighting``, one for each row, or selections of the same source, say how much each row counts,
-    None that each is a person; ``identities`` become the hashes of all people whose rows are read. Dask computes collections on ``client`` (None:
-    what ``dask.compute`` uses), and if there is one, Parquet files.
+    Ids and weights of ``weighting``, one for each row, or selections of the same source, say how much each row counts
+    (None: each is a person); ``identities`` become the hashes of all people whose rows are read. Dask computes
+    collections on ``client`` (None: what ``dask.compute`` uses), and if there is one, Parquet files.
     """
     data = (*(view.rows for view in views), *groups)
     selections = [part for part in data if isinstance(part, Selection)]

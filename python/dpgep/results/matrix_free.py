@@ -108,8 +108,7 @@ class MatrixFreeRelease:
         if chosen.by_products is None:
             known = ", ".join(repr(name) for name in sorted(METHODS) if METHODS[name].by_products is not None)
             raise ValueError(f"method must be one that needs only products, {known}; got {method!r}")
-        settings = chosen.with_options({**chosen.by_products, **options})
-        k = chosen.check(settings, self._curator.public, n_components)
+        settings, k = chosen.checked({**chosen.by_products, **options}, self._curator.public, n_components)
         try:
             result = chosen.run(self._curator, k, settings)
         except MemoryError as error:
