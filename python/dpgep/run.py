@@ -22,12 +22,10 @@ from dpgep.data.rows import NotFiniteError
 from dpgep.errors import PrivacyWarning, warn
 from dpgep.methods import METHODS
 from dpgep.methods.base import EQUAL_WEIGHTS, MEMORY_LIMIT, component_count, require_capacity, require_no_scales
-from dpgep.methods.clipping_bias import with_clipping_bias
 from dpgep.methods.preprocessing import location_and_scale, prepare
 from dpgep.methods.ridge import products_ridge
 from dpgep.models.model import Adjacency, Model, PublicFacts
 from dpgep.models.moments import ReleasedMoments
-from dpgep.models.pencil import pencil_in_units
 from dpgep.models.preprocessing import AutoPreprocessing, Bound, Preprocessing
 from dpgep.models.row_model import Classes, Slices
 from dpgep.privacy import release as of_moments
@@ -348,9 +346,6 @@ def solve(
         result = chosen.run(curator, k, settings)
     name = result.method or method
     kept = result.moments if name == "release" else None
-    if kept is not None and run.preprocessing is not None:
-        pencil = pencil_in_units(curator.model, kept, run.preprocessing)
-        result = with_clipping_bias(result, pencil, kept, run.preprocessing)
     solution = solution_of(
         result,
         run.report,

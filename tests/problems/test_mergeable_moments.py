@@ -425,3 +425,15 @@ def test_rows_almost_without_entries_fill_no_limb(
     assert bytes_of(sparse) == bytes_of(dense)
     for part in SparseRows(Rows((x,), 1.0)).on_grid(bits, 64):
         assert part.n <= 64
+
+
+def test_columns_of_sums_that_were_divided_by_scales_are_solved_in_their_own_units(rng: np.random.Generator) -> None:
+    """As those of the rows are: a principal component of scaled columns is none of the columns."""
+    x = rng.standard_normal((500, 3)) @ (np.eye(3) + 0.5) * [1.0, 10.0, 100.0]
+    scaling = dpgep.Preprocessing(4.0, scale=np.array([1.0, 10.0, 100.0]))
+    moments = dpgep.Moments(dpgep.models.PcaModel(3, center=True), preprocessing=scaling)
+    moments.update(x)
+    of_sums = dpgep.solve(moments, epsilon=np.inf)
+    of_rows = dpgep.solve(dpgep.pca(x, preprocessing=scaling), epsilon=np.inf)
+    np.testing.assert_allclose(of_sums.components, of_rows.components, atol=1e-5)
+    np.testing.assert_allclose(of_sums.eigenvalues, of_rows.eigenvalues, rtol=1e-4)

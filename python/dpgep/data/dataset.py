@@ -289,7 +289,10 @@ class _DerivedSums(Sums, Generic[S]):
 
     def add(self, batch: Batch) -> None:
         for part in self._to_batches(batch):
-            add_weighted(self.sums, self._make, part)
+            if part.weights is None:
+                self.sums.add(part)
+            else:
+                add_weighted(self.sums, self._make, part)
 
     def weighs(self, rows: Rows) -> bool:
         return not rows.is_sparse and self.sums.weighs(rows)  # what sparse rows become may be dense

@@ -34,7 +34,7 @@ from dpgep.methods.clipped_power import (
 )
 from dpgep.methods.eigen import solve_pair
 from dpgep.methods.matrix_free import leading_by_products, operator_release
-from dpgep.methods.release import release, solve_released
+from dpgep.methods.release import counting_clipping, release, solve_released
 from dpgep.models.model import Matrix, Model
 from dpgep.models.moments import ReleasedGroups, ReleasedMoments, pooled_by_precision
 from dpgep.privacy.clipped_products import AffordsClippedProducts, Asked, NoisyMean, ProductNorms
@@ -209,7 +209,8 @@ def _rest(curator: Curator, probe: _Probe, k: int, options: ReleaseOptions) -> M
         return operator_release(curator, k, options)
     rest = curator.answer(Release())
     assert isinstance(rest, ReleasedMoments)
-    return solve_released(curator.model.noisy(pooled_by_precision(probe.moments, rest)), k, options)
+    noisy = curator.model.noisy(pooled_by_precision(probe.moments, rest))
+    return counting_clipping(solve_released(noisy, k, options), noisy, curator)
 
 
 def _with_unseen(found: MethodResult, probe: _Probe) -> MethodResult:

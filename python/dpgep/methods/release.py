@@ -33,6 +33,7 @@ from dpgep.methods.base import (
     oriented,
     support_of,
 )
+from dpgep.methods.clipping_bias import with_clipping_bias
 from dpgep.methods.eigen import Eigensystem, embedded, on_one_thread, solve_pair
 from dpgep.methods.matrix_free import operator_release
 from dpgep.methods.ridge import Ridge, public_ridge, released_ridge
@@ -107,8 +108,16 @@ def release(curator: Curator, n_components: int, options: ReleaseOptions) -> Met
     noisy = pencil_in_units(curator.model, released, curator.public.preprocessing)
     found = solve_released(noisy, n_components, options, redundant)
     if isinstance(released, ReleasedMoments) and released.mark is not None and found.moments is not None:
-        return replace(found, moments=released)  # with marks: the pairs follow from them
-    return found
+        found = replace(found, moments=released)  # with marks: the pairs follow from them
+    return counting_clipping(found, noisy, curator)
+
+
+def counting_clipping(found: MethodResult, noisy: NoisyPencil, curator: Curator) -> MethodResult:
+    """The result of a pencil of released moments, whose expected errors count what clipping may have turned."""
+    preprocessing = curator.public.preprocessing
+    if preprocessing is None or found.moments is None:
+        return found
+    return with_clipping_bias(found, noisy, found.moments, preprocessing)
 
 
 def local_gaussian(curator: Curator, n_components: int, options: PairOptions) -> MethodResult:

@@ -22,7 +22,7 @@ from dpgep.data.people import weight_bits_of
 from dpgep.data.rows import OF_SUMS, NotFiniteError
 from dpgep.models.model import Adjacency, Matrix, PublicFacts, PublicSide
 from dpgep.models.moments import MomentLayout
-from dpgep.models.preprocessing import AutoPreprocessing, Preprocessing, is_pairwise, takes_missing
+from dpgep.models.preprocessing import AutoPreprocessing, Preprocessing, takes_missing
 from dpgep.models.row_model import RowModel, layout_of, names_of_views
 from dpgep.problems.problem import Problem, dataset_of, split_off
 from dpgep.serialization import Format, triangle_rows
@@ -62,11 +62,13 @@ class SummedProblem(Problem):
 
     def __post_init__(self) -> None:
         """Covariances are at most the squared row bound."""
-        mixes = self.preprocessing is not None and self.preprocessing.mixes_columns
         assert self.facts.bound is not None
         largest_b = 1.0 if self.model.traits.identity_b else self.facts.bound**2
-        pairwise = is_pairwise(self.preprocessing)
-        public = PublicSide(self.model, self.facts, largest_b, mixes_columns=mixes, pairwise=pairwise)
+        mixes = pairwise = False
+        if self.preprocessing is not None:
+            mixes, pairwise = self.preprocessing.linear is not None, self.preprocessing.pairwise
+        kind: Any = {"mixes_columns": mixes, "preprocessing": self.preprocessing, "pairwise": pairwise}
+        public = PublicSide(self.model, self.facts, largest_b, **kind)
         vars(self).update(public=public, weight_bits=weight_bits_of(self.facts.person))
 
     @property

@@ -39,7 +39,7 @@ from dpgep.models.gep import GepModel
 from dpgep.models.model import Adjacency, Matrix, Model, PublicFacts, PublicSide
 from dpgep.models.moments import MomentLayout
 from dpgep.models.pairwise import require_pairs
-from dpgep.models.preprocessing import AutoPreprocessing, Bound, Preprocessing, is_pairwise, takes_missing
+from dpgep.models.preprocessing import AutoPreprocessing, Bound, Preprocessing
 from dpgep.models.row_model import Classes, RowModel, input_names, layout_of, view_labels
 from dpgep.sources import Scan, Selection
 from dpgep.sources.kinds import is_dask_collection, is_dask_frame, is_spark_frame
@@ -114,7 +114,8 @@ class MomentProblem(Problem):
     """Rows of people and the model to fit to them. Built by `pca`, `cca`, `pls`, `fda` and `sir`.
 
     With ``auto`` a run buys preprocessing first, and then solves the problem of the rows that it maps; ``is_sparse``
-    says whether zeros of rows must stay zeros.
+    says whether zeros of rows must stay zeros, ``can_shift`` whether rows may be shifted, as the answer must allow too,
+    ``takes_missing`` whether NaN is an absent value, which counts as the location of its column.
     """
 
     model: RowModel
@@ -127,29 +128,24 @@ class MomentProblem(Problem):
     kept: KeptSums | None = None
     public: PublicSide = field(init=False)
     weight_bits: int = field(init=False)
+    takes_missing: bool = field(init=False)
+    can_shift: bool = field(init=False)
     kind = "rows"
 
     def __post_init__(self) -> None:
         """Covariances are at most the squared row bound."""
         data, largest_b = self.dataset, 1.0 if self.model.traits.identity_b else self.dataset.bound**2
-        mixes = pairwise = False
+        mixes = pairwise = takes_missing = False
         if self.auto is not None:
             mixes, pairwise = self.auto.precondition == "full", self.auto.missing == "pairwise"
+            takes_missing = self.auto.missing != "error"
         elif self.preprocessing is not None:
             mixes, pairwise = self.preprocessing.linear is not None, self.preprocessing.pairwise
+            takes_missing = self.preprocessing.missing
         facts = data.at_hand, data.mapped, data.read_once, mixes, self.preprocessing, pairwise
         public = PublicSide(self.model, self.facts, largest_b, *facts)
-        vars(self).update(public=public, weight_bits=data.weight_bits)
-
-    @property
-    def can_shift(self) -> bool:
-        """Whether rows may be shifted: the answer must allow it, and zeros of sparse rows stay zeros."""
-        return self.model.traits.shift_free and not self.is_sparse
-
-    @property
-    def takes_missing(self) -> bool:
-        """Whether NaN is an absent value, which counts as the location of its column."""
-        return takes_missing(self.preprocessing) if self.auto is None else self.auto.missing != "error"
+        can_shift = self.model.traits.shift_free and not self.is_sparse
+        vars(self).update(public=public, weight_bits=data.weight_bits, takes_missing=takes_missing, can_shift=can_shift)
 
     grid_bits = None  # any grid serves: rows are put on it when they are read
 
@@ -393,18 +389,21 @@ def moment_problem(
     assert (weighting is None) == (dataset.weight_bits == 0)  # people have a weight, or a row
     counted = () if weighting is None else (weighting.name, weighting.rows, weighting.largest_weight)
     facts = PublicFacts(adjacency, given, None if is_weighted else n, *counted)
-    if given is None and is_pairwise(found):
-        require_pairs(model)
     if isinstance(found, Preprocessing):
+        if found.pairwise:
+            require_pairs(model)
         found.require_fits(model)
         return prepared_problem(model, facts, dataset, found)
     auto = found if isinstance(found, AutoPreprocessing) else None
     if auto is not None:
+        if auto.missing == "pairwise":
+            require_pairs(model)
         if auto.precondition == "full" and not model.traits.linear_free:
             raise ValueError(
                 f'precondition="full" would change the answer of {model.name}: it is for cca, fda and sir; use "auto"'
             )
-        auto = auto.for_columns(model.n_features, model.feature_names)
+        if auto.ranges:
+            auto = auto.for_columns(model.n_features, model.feature_names)
     is_sparse = any(hasattr(view.rows, "tocsr") for view in views)
     return MomentProblem(model, facts, layout_of(model, facts), dataset, auto=auto, is_sparse=is_sparse)
 
