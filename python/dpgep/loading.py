@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from dpgep._files import Target
-from dpgep.data.integer_moments import BITS, kind_of_sums
+from dpgep.data.integer_moments import BITS, sums_of_nobody
 from dpgep.data.people import weight_bits_of
 from dpgep.local.aggregator import SUMS as LOCAL_SUMS
 from dpgep.local.aggregator import Aggregator, StoredSums
@@ -272,7 +272,7 @@ def _moments(document: Document) -> Moments:
     _require_shape("high", stored.high, (size,))
     low, high = (None if limb is None else upper_triangle_of(limb, *layout.shape) for limb in (stored.low, stored.high))
     assert low is not None
-    sums = kind_of_sums(layout).of_limbs(layout, stored.bits, stored.n << weight_bits, low, high)
+    sums = sums_of_nobody(layout, stored.bits).of_limbs(layout, stored.bits, stored.n << weight_bits, low, high)
     sums.require_possible()
     names = ("model", "bound", "preprocessing", "adjacency", "public_n", "bits", "person")
     facts = {name: getattr(stored, name) for name in names}

@@ -497,14 +497,10 @@ class ExactMomentsByGroup(ExactSums):
         return self.of_limbs(self.layout, self.bits, self.n, *self.limbs())
 
 
-def kind_of_sums(layout: MomentLayout) -> type[ExactSums]:
-    """The class of the exact sums of a layout."""
-    return ExactMomentsByGroup if layout.by_group else ExactMomentAccumulator
-
-
 def sums_of_nobody(layout: MomentLayout, bits: int) -> ExactSums:
-    """To which the batches of a pass are added."""
-    return kind_of_sums(layout)(layout, bits)
+    """The exact sums of a layout, before any batch is added."""
+    kind = ExactMomentsByGroup if layout.by_group else ExactMomentAccumulator
+    return kind(layout, bits)
 
 
 def _limbs_to_float(high: NDArray[np.int64] | None, low: NDArray[np.int64], exponent: int) -> Matrix:
