@@ -51,10 +51,11 @@ class ColumnRanges:
         n : how many people have a row, where that is public.
         """
         both = histogram.values.sum(axis=1)[:, 1:]  # octaves of both signs
-        runs = people_runs(both, math.sqrt(2) * histogram.deviation)
-        found = [
-            _Signs.of(counts, sizes, histogram.deviation) for counts, sizes in zip(histogram.values, runs, strict=True)
-        ]
+        sizes = people_runs(both, math.sqrt(2) * histogram.deviation)
+        signs = histogram.values.swapaxes(0, 1).reshape(-1, histogram.values.shape[2])[:, 1:]
+        runs = people_runs(signs, histogram.deviation, within=2 * sizes)
+        zeros, up, down = histogram.values[:, 0, 0].tolist(), runs[: len(sizes)], runs[len(sizes) :]
+        found = [_Signs.of(*each, histogram.deviation) for each in zip(zeros, sizes, up, down, strict=True)]
         self._people[columns] = [one.people for one in found]
         n = max(float(self._people.max()), 1.0) if n is None else n
         for j, one in zip(columns, found, strict=True):
@@ -113,14 +114,11 @@ class _Signs:
         return min((side.lower for side in (self.up, self.down) if side is not None), default=0.0)
 
     @classmethod
-    def of(cls, counts: Matrix, sizes: BinRun, deviation: float) -> _Signs:
+    def of(cls, zeros: float, sizes: BinRun, up: BinRun, down: BinRun, deviation: float) -> _Signs:
         """``sizes``: octaves of both signs together, since in wide columns about zero each holds few people."""
-        zeros = float(counts[0, 0]) if counts[0, 0] > _SHOWN * deviation else 0.0
+        zeros = zeros if zeros > _SHOWN * deviation else 0.0
         if not sizes.is_likely:
             return cls(zeros, None, None, zeros, deviation, False)
-        octaves, few = slice(1 + sizes.first, 2 + sizes.last), _UNSEEN * sizes.people
-        runs = [run.after(sizes.first) for run in people_runs(counts[:, octaves], deviation)]
-        up, down = (run if run.is_seen or run.people > few else None for run in runs)
-        if up is None and down is None:
-            up = down = sizes
-        return cls(zeros, up, down, zeros + sizes.people, sizes.noise, sizes.is_seen)
+        seen = [run if run.is_seen or run.people > _UNSEEN * sizes.people else None for run in (up, down)]
+        above, below = seen if seen != [None, None] else [sizes, sizes]
+        return cls(zeros, above, below, zeros + sizes.people, sizes.noise, sizes.is_seen)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpgep.models.model import Matrix
 
@@ -88,11 +90,6 @@ class BinRun:
         """About the deviation of the noise in ``people``."""
         return self.deviation * math.sqrt(len(self))
 
-    def after(self, n_bins: int) -> BinRun:
-        """The same where there are more bins before."""
-        first, last = self.first + n_bins, self.last + n_bins
-        return BinRun(first, last, self.people, self.deviation, self.height, self.n_bins)
-
     @property
     def lower(self) -> float:
         """The least magnitude, where bins are octaves."""
@@ -110,35 +107,59 @@ def people_run(counts: Matrix, deviation: float, *, tail: float = _TAIL, noise_t
 
 
 def people_runs(
-    histograms: Matrix, deviation: float, *, tail: float = _TAIL, noise_tail: float = _NOISE_TAIL
+    histograms: Matrix,
+    deviation: float,
+    *,
+    tail: float = _TAIL,
+    noise_tail: float = _NOISE_TAIL,
+    within: Sequence[BinRun] | None = None,
 ) -> list[BinRun]:
     """Of each histogram, (d, n_bins), the run of neighbouring bins with most people beyond a deviation of the noise for
-    each.
+    each; ``within``: among these bins alone.
 
     Wide columns have few people in any bin: they are seen by their sum, and empty bins between them cost little. At
     either end what noise may have made, up to ``noise_tail`` deviations, is left outside, and in any case this share,
     ``tail``, of the people.
     """
-    heights = np.zeros((len(histograms), histograms.shape[1] + 1))
+    starts, widths = [0] * len(histograms), [histograms.shape[1]] * len(histograms)
+    if within is not None:
+        starts, widths = [run.first for run in within], [len(run) for run in within]
+        histograms = _next(histograms, np.array(starts), np.arange(max(widths, default=0)))
+    if not histograms.size:
+        return [BinRun(0, -1, 0.0, deviation, 0.0, width) for width in widths]
+    each, heights = np.arange(len(histograms)), np.zeros((len(histograms), histograms.shape[1] + 1))
     (histograms - deviation).cumsum(axis=1, out=heights[:, 1:])
-    rises = heights[:, 1:] - np.minimum.accumulate(heights[:, :-1], axis=1)
-    lasts = rises.argmax(axis=1).tolist()
-    found = []
-    for counts, walk, last in zip(histograms, heights, lasts, strict=True):
-        first = int(walk[: last + 1].argmin())
-        run = counts[first : last + 1]
-        people, rise = float(run.sum()), float(walk[last + 1] - walk[first])
-        if people <= 0:
-            found.append(BinRun(0, -1, 0.0, deviation, 0.0, len(counts)))
-            continue
-        noise = noise_tail * deviation * np.sqrt(np.arange(1, len(run) + 1))
-        most = np.minimum(np.maximum(noise, tail * people), _MOST_TAIL * people)
-        inside = first + _outside(run, most), last - _outside(run[::-1], most)
-        found.append(BinRun(*inside, people, deviation, rise / deviation if deviation else math.inf, len(counts)))
-    return found
+    lows = np.minimum.accumulate(heights[:, :-1], axis=1)
+    rises = heights[:, 1:] - lows
+    if within is not None:
+        rises[np.arange(rises.shape[1]) >= np.array(widths)[:, None]] = -np.inf
+    lasts = rises.argmax(axis=1)
+    firsts = (heights == lows[each, lasts][:, None]).argmax(axis=1)
+    steps = np.arange(int((lasts - firsts).max()) + 1)
+    inside = steps <= (lasts - firsts)[:, None]
+    upwards = np.where(inside, _next(histograms, firsts, steps), 0.0)
+    people = upwards.sum(axis=1)
+    noise = noise_tail * deviation * np.sqrt(1 + steps)
+    most = np.minimum(np.maximum(noise, tail * people[:, None]), _MOST_TAIL * people[:, None])
+    downwards = np.where(inside, _next(histograms, lasts, -steps), 0.0)
+    before, after = (_outside(runs, np.where(inside, most, -np.inf)) for runs in (upwards, downwards))
+    ends = zip((firsts + before).tolist(), (lasts - after).tolist(), strict=True)
+    sizes = zip(people.tolist(), rises[each, lasts].tolist(), starts, widths, strict=True)
+    return [
+        BinRun(start + first, start + last, number, deviation, rise / deviation if deviation else math.inf, width)
+        if number > 0
+        else BinRun(0, -1, 0.0, deviation, 0.0, width)
+        for (first, last), (number, rise, start, width) in zip(ends, sizes, strict=True)
+    ]
 
 
-def _outside(run: Matrix, most: Matrix) -> int:
-    """The largest number k of first bins that hold at most ``most[k - 1]`` people together."""
-    few = run.cumsum() <= most
-    return len(few) - int(few[::-1].argmax()) if few.any() else 0
+def _next(histograms: Matrix, starts: NDArray[np.intp], steps: NDArray[np.intp]) -> Matrix:
+    """Counts so many ``steps`` from where each histogram's run begins; where there are no bins, those of the last."""
+    bins = np.maximum(np.minimum(starts[:, None] + steps, histograms.shape[1] - 1), 0)
+    return np.asarray(histograms[np.arange(len(histograms))[:, None], bins])
+
+
+def _outside(runs: Matrix, most: Matrix) -> NDArray[np.intp]:
+    """Of each run the largest number k of first bins that hold at most ``most[k - 1]`` people together."""
+    few = runs.cumsum(axis=1) <= most
+    return np.where(few.any(axis=1), few.shape[1] - few[:, ::-1].argmax(axis=1), 0)
