@@ -218,6 +218,17 @@ inline void note_subnormal(const Register& x, Register& found) {
 #endif
 }
 
+// to_t = x_t without its digits below 1, |x_t| < 2^31.
+inline void store_truncated(const Register& x, std::int32_t* to) {
+#if defined(__AVX__)
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm256_cvttpd_epi32(x));
+#elif defined(__SSE2__)
+  _mm_storel_epi64(reinterpret_cast<__m128i*>(to), _mm_cvttpd_epi32(x));
+#else
+  for (int t = 0; t < 2; ++t) to[t] = static_cast<std::int32_t>(x[t]);
+#endif
+}
+
 // The nearest of the numbers from low to high; low for NaN.
 inline void clamp_to(const Register& low, const Register& high, Register& x) {
 #if defined(__AVX__)

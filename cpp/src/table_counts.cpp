@@ -87,6 +87,8 @@ bool sum_over_rows(Index n_rows, Index width, Integers counts, int n_threads, co
 constexpr Index n_at_once = static_cast<Index>(sizeof(Register) / sizeof(double));
 // Entries that are looked at while they are in the first cache.
 constexpr Index block_entries = 256;
+// Those that are counted before their bins are looked at.
+constexpr Index counted_entries = 2048;
 // Columns whose bins are found before any is counted.
 constexpr Index tile = 64;
 
@@ -253,24 +255,22 @@ inline Look look_at(const double* values, Index n) {
   return {refused, finite && total(subnormal) == 0.0};
 }
 
-// Calls count(values, first column, n, weight, counts of that column) for a tile of each row, which
-// adds to counts (n_columns, n_bins). False once it refuses an entry.
+// Calls count(entries, n_rows, first column, n, weights, counts of that column) for a tile of each
+// block of rows, which adds to counts (n_columns, n_bins); `weights` begin at the first of the rows;
+// null: each counts once. False once it refuses an entry.
 template <class Scalar, class Count>
 bool count_tiles(const ConstRows<Scalar>& rows, Index first, Index last,
                  const ConstIntegers& columns, const RowWeights& weights, Index n_bins,
                  const Count& count, std::int64_t* own) {
-  const Index height = std::max<Index>(1, block_entries / std::max<Index>(tile, rows.cols()));
+  const Index height = std::max<Index>(1, counted_entries / std::max<Index>(tile, rows.cols()));
   std::vector<double> gathered(static_cast<std::size_t>(height * tile));
   for (Index begin = first; begin < last; begin += height) {
     for (Index left = 0; left < columns.size(); left += tile) {
       const Index n = std::min(tile, columns.size() - left);
       const auto block = rows.middleRows(begin, std::min(height, last - begin));
       const Entries entries = entries_of(block, columns.data() + left, n, gathered.data());
-      const double* values = entries.first;
-      for (Index i = 0; i < block.rows(); ++i, values += entries.stride) {
-        const std::int64_t weight = weight_of(weights, begin + i);
-        if (!count(values, left, n, weight, own + left * n_bins)) return false;
-      }
+      const std::int16_t* const weight = weights.size() == 0 ? nullptr : weights.data() + begin;
+      if (!count(entries, block.rows(), left, n, weight, own + left * n_bins)) return false;
     }
   }
   return true;
@@ -431,19 +431,46 @@ bool count_magnitudes(const ConstRows<Scalar>& rows, const ConstIntegers& column
   for (std::size_t e = 0; e < of_exponents.size(); ++e)
     of_exponents[e] = bin(std::uint64_t{e} << 52);
   const std::int32_t* const table = of_exponents.data();
-  const auto count = [=](const double* values, Index, Index n, std::int64_t weight,
-                         std::int64_t* own) {
+  // How many entries a block had in the bins of exponents 0 and 2047, whose entries are looked at.
+  const auto unclear = [=](const std::int64_t* own, Index n) {
+    std::int64_t sum = 0;
+    for (Index c = 0; c < n; ++c, own += 2 * n_bins) {
+      sum += own[0] + own[n_bins - 1] + own[2 * n_bins - 1];
+    }
+    return sum;
+  };
+  const auto look_again = [=](const double* values, Index n, std::int64_t weight,
+                              std::int64_t* own) {
     const Look look = missing ? look_at<true>(values, n) : look_at<false>(values, n);
+    if (look.plain) return true;
     for (Index c = 0; c < n; ++c, own += 2 * n_bins) {
       std::uint64_t bits;
       std::memcpy(&bits, values + c, sizeof bits);
-      if (look.plain) {
-        own[table[bits >> 52]] += weight;
-      } else if (values[c] == values[c]) {
-        own[bin(bits)] += weight;
-      }
+      own[table[bits >> 52]] -= weight;
+      own[bin(bits)] += values[c] == values[c] ? weight : 0;
     }
     return !look.refused;
+  };
+  const auto count = [=](const Entries& entries, Index n_rows, Index, Index n,
+                         const std::int16_t* weight, std::int64_t* own) {
+    const std::int64_t before = unclear(own, n);
+    const double* values = entries.first;
+    for (Index i = 0; i < n_rows; ++i, values += entries.stride) {
+      const std::int64_t once = weight == nullptr ? 1 : weight[i];
+      std::int64_t* of_column = own;
+      for (Index c = 0; c < n; ++c, of_column += 2 * n_bins) {
+        std::uint64_t bits;
+        std::memcpy(&bits, values + c, sizeof bits);
+        of_column[table[bits >> 52]] += once;
+      }
+    }
+    if (weight == nullptr && unclear(own, n) == before) return true;
+    values = entries.first;
+    bool accepted = true;
+    for (Index i = 0; i < n_rows; ++i, values += entries.stride) {
+      accepted = look_again(values, n, weight == nullptr ? 1 : weight[i], own) && accepted;
+    }
+    return accepted;
   };
   const auto add = [&](Index first, Index last, std::int64_t* own) {
     return count_tiles(rows, first, last, columns, weights, 2 * n_bins, count, own);
@@ -468,31 +495,38 @@ bool count_places(const ConstRows<Scalar>& rows, const ConstIntegers& columns, b
   const Vector<double> m = in_registers(middle, middle.size(), 0.0);
   const Vector<double> h = in_registers(half, half.size(), 1.0);
   const Register one = Register{} + 1.0;
-  const auto count = [&](const double* values, Index left, Index n, std::int64_t weight,
-                         std::int64_t* own) {
-    double places[tile + n_at_once];
+  const auto count_row = [&](const double* values, Index left, Index n, std::int64_t weight,
+                             std::int64_t* own) {
+    std::int32_t places[tile + n_at_once];
     Register sum = {};
     for (Index c = 0; c < n; c += n_at_once) {
-      const Index n_here = std::min(n_at_once, n - c);
       Register x;
       Register location;
       Register scale;
-      load_some(values + c, n_here, x);
+      load_some(values + c, std::min(n_at_once, n - c), x);
       load(m.data() + left + c, location);
       load(h.data() + left + c, scale);
       Register place = (x - location) / scale;
       clamp_to(-one, one, place);
       place = (place + 1.0) * bins_per_unit;
       clamp_to(Register{}, beyond, place);
-      store(place, places + c);
+      store_truncated(place, places + c);
       if (missing) x = x == x ? x : Register{};
       sum += x - x;
     }
     for (Index c = 0; c < n; ++c, own += n_bins) {
-      const bool is_there = !missing || values[c] == values[c];
-      own[static_cast<std::int32_t>(places[c])] += is_there ? weight : 0;
+      own[places[c]] += !missing || values[c] == values[c] ? weight : 0;
     }
     return total(sum) == 0.0;
+  };
+  const auto count = [&](const Entries& entries, Index n_rows, Index left, Index n,
+                         const std::int16_t* weight, std::int64_t* own) {
+    const double* values = entries.first;
+    bool accepted = true;
+    for (Index i = 0; i < n_rows; ++i, values += entries.stride) {
+      accepted = count_row(values, left, n, weight == nullptr ? 1 : weight[i], own) && accepted;
+    }
+    return accepted;
   };
   const auto add = [&](Index first, Index last, std::int64_t* own) {
     return count_tiles(rows, first, last, columns, weights, n_bins, count, own);

@@ -209,7 +209,7 @@ def log_supports(d: int, k: int) -> float:
 
 
 def null_eigenvalue(model: Model, values: Matrix) -> Any:
-    """The eigenvalue that all directions with these ``values`` would have without signal; of rows of values, of each."""
+    """The eigenvalue that all directions with these ``values`` would have without signal; of each row of them."""
     return values.mean(axis=-1) if model.traits.equal_eigenvalues else 0.0
 
 
