@@ -208,9 +208,9 @@ def log_supports(d: int, k: int) -> float:
     return math.lgamma(d + 1) - math.lgamma(k + 1) - math.lgamma(d - k + 1)
 
 
-def null_eigenvalue(model: Model, values: Matrix) -> Any:
-    """The eigenvalue that all directions with these ``values`` would have without signal; of each row of them."""
-    return values.mean(axis=-1) if model.traits.equal_eigenvalues else 0.0
+def null_eigenvalue(model: Model, values: Matrix) -> float:
+    """The eigenvalue that all directions with these ``values`` would have without signal."""
+    return float(values.mean()) if model.traits.equal_eigenvalues else 0.0
 
 
 def judged_components(
@@ -322,7 +322,7 @@ def _leading_values(noises: Iterator[Matrix], vectors: Matrix | None, model: Mod
     if vectors.shape[1] > _DENSE:
         return np.array([_leading_by_products(noise, vectors, model) for noise in noises])
     spectra = np.linalg.eigvalsh(vectors.T @ np.array(list(noises)) @ vectors)
-    return np.asarray(spectra[:, -1] - null_eigenvalue(model, spectra))
+    return np.array([values[-1] - null_eigenvalue(model, values) for values in spectra])
 
 
 def _leading_of(model: Model, noise: Matrix) -> float:

@@ -53,8 +53,9 @@ class ColumnRanges:
         sizes = people_runs(both, math.sqrt(2) * histogram.deviation)
         signs = histogram.values.swapaxes(0, 1).reshape(-1, histogram.values.shape[2])[:, 1:]
         runs = people_runs(signs, histogram.deviation, within=2 * sizes)
-        zeros, up, down = histogram.values[:, 0, 0].tolist(), runs[: len(sizes)], runs[len(sizes) :]
-        found = [_Signs.of(*each, histogram.deviation) for each in zip(zeros, sizes, up, down, strict=True)]
+        zeros, d = histogram.values[:, 0, 0].tolist(), len(sizes)
+        each = zip(zeros, sizes, runs[:d], runs[d:], strict=True)
+        found = [_Signs.of(*counted, histogram.deviation) for counted in each]
         self._people[columns] = [one.people for one in found]
         n = max(float(self._people.max()), 1.0) if n is None else n
         for j, one in zip(columns, found, strict=True):
