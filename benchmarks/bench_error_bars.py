@@ -20,9 +20,8 @@ import support
 
 import dpgep
 from dpgep._dispatch import core
-from dpgep.privacy.curator import Curator
+from dpgep.privacy.curator import Curator, Release
 from dpgep.privacy.ledger import Ledger
-from dpgep.privacy.release import Release
 
 Matrix = support.Matrix
 

@@ -45,10 +45,9 @@ from dpgep.models.moments import MomentLayout
 from dpgep.models.preprocessing import Preprocessing
 from dpgep.models.row_model import RowModel, layout_of
 from dpgep.privacy.budget import Budget
-from dpgep.privacy.curator import Curator
+from dpgep.privacy.curator import Curator, NoiseShare, normalized_moments, share_entry, summed_shares
 from dpgep.privacy.ledger import LedgerEntry, Owner
 from dpgep.privacy.noise import LARGEST_MU, IntegerNoise, share_noise
-from dpgep.privacy.release import NoiseShare, normalized_moments, share_entry, summed_shares
 from dpgep.problems.mergeable_moments import Moments, problem_from
 from dpgep.reports.report import PrivacyReport
 from dpgep.results.release import Release

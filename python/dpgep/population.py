@@ -18,7 +18,7 @@ from dpgep.models import MODELS, FdaModel, SirModel, ViewsModel
 from dpgep.models.model import BETWEEN, TOTAL, WITHIN, WITHIN_GROUPS, Matrix
 from dpgep.models.moments import ReleasedMoments
 from dpgep.models.row_model import Classes, RowModel, Slices
-from dpgep.privacy.release import release_moments
+from dpgep.privacy.curator import release_moments
 from dpgep.problems.problem import MomentProblem
 
 #: names of the models that there are populations for

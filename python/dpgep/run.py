@@ -28,10 +28,10 @@ from dpgep.models.model import Adjacency, Model, PublicFacts
 from dpgep.models.moments import ReleasedMoments
 from dpgep.models.preprocessing import AutoPreprocessing, Bound, Preprocessing
 from dpgep.models.row_model import Classes, Slices
-from dpgep.privacy import release as of_moments
 from dpgep.privacy.accounting import Accounting
 from dpgep.privacy.budget import Budget
 from dpgep.privacy.curator import Curator
+from dpgep.privacy.curator import Release as MomentQuery
 from dpgep.privacy.ledger import Ledger
 from dpgep.privacy.noise import noise_stream
 from dpgep.privacy.stages import Stages
@@ -521,7 +521,7 @@ def _moments(problem: Problem, start: Callable[[], Run]) -> Release:
         )
     run = start()
     with run.reserved():
-        noisy = run.curator(Curator, scaled=True).answer(of_moments.Release())
+        noisy = run.curator(Curator, scaled=True).answer(MomentQuery())
     assert isinstance(noisy, ReleasedMoments)
     found = _release(problem, run, noisy)
     run.warn_of_counted(found)

@@ -28,9 +28,9 @@ from dpgep.models.moments import NO_NOISE, MomentNoise, ReleasedMoments, goe
 from dpgep.models.preprocessing import AutoPreprocessing, Preprocessing
 from dpgep.models.row_model import RowModel, layout_of
 from dpgep.population import Population, exact_moments, mean_moments, moments_of_more
+from dpgep.privacy.curator import released_people, released_shares
 from dpgep.privacy.ledger import Ledger
 from dpgep.privacy.noise import integer_noise
-from dpgep.privacy.release import released_people, released_shares
 from dpgep.problems.problem import MomentProblem, problem_of
 from dpgep.run import prepare_table
 

@@ -215,9 +215,8 @@ def test_a_block_without_noise_is_an_error() -> None:
     problems = [dpgep.pca(lone_row(column), bound=1.0) for column in (0, 1)]
     statistic = release_statistic(*problems)
     from dpgep._dispatch import core
-    from dpgep.privacy.curator import Curator
+    from dpgep.privacy.curator import Curator, Release
     from dpgep.privacy.ledger import Ledger
-    from dpgep.privacy.release import Release
 
     with pytest.raises(ValueError, match="was released without noise"):
         statistic(Curator(problems[0], Ledger(math.inf), core.NoiseStream()).answer(Release()))

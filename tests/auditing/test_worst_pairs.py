@@ -85,7 +85,7 @@ def test_search_finds_no_pair_beyond_its_claim(name: str) -> None:
 NO_MECHANISMS = {
     "auditing.statistical._curator": "audits data that its caller made up",
     "privacy.clipped_products.AffordsClippedProducts.answer": "answers from public facts, and draws nothing",
-    "privacy.release._plain": "answers without noise, at infinite cost",
+    "privacy.curator._plain": "answers without noise, at infinite cost",
     "privacy.products._plain_groups": "answers without noise, at infinite cost",
     "privacy.screening._plain_screen": "answers without noise, at infinite cost",
 }

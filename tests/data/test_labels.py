@@ -29,10 +29,9 @@ from dpgep.data.groups import class_codes
 from dpgep.data.rows import Batch, Rows
 from dpgep.models.model import Adjacency
 from dpgep.models.moments import MomentNoise, ReleasedGroups, total_mean, total_share
-from dpgep.privacy.curator import Curator
+from dpgep.privacy.curator import Curator, Release
 from dpgep.privacy.ledger import Ledger
 from dpgep.privacy.products import ProductNoise, Products
-from dpgep.privacy.release import Release
 from dpgep.privacy.screening import Scores
 from dpgep.problems.mergeable_moments import problem_from
 

@@ -32,9 +32,8 @@ from dpgep.methods.matrix_free import OperatorDiagnostics
 from dpgep.models.moments import ReleasedMoments, pooled_by_precision
 from dpgep.privacy import clipped_products
 from dpgep.privacy.clipped_products import Asked, NoisyMean, ProductNorms
-from dpgep.privacy.curator import Curator
+from dpgep.privacy.curator import Curator, Release
 from dpgep.privacy.ledger import Ledger
-from dpgep.privacy.release import Release
 
 Matrix = np.ndarray[Any, np.dtype[np.float64]]
 

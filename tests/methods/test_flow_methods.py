@@ -22,10 +22,9 @@ import dpgep
 from dpgep._dispatch import core
 from dpgep.methods.base import ReleaseOptions
 from dpgep.methods.release import release
-from dpgep.privacy.curator import Curator
+from dpgep.privacy.curator import Curator, FeatureRelease, Release
 from dpgep.privacy.ledger import Ledger
 from dpgep.privacy.products import ProductNoise, Products
-from dpgep.privacy.release import FeatureRelease, Release
 from dpgep.privacy.screening import Scores
 
 

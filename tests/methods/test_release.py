@@ -13,10 +13,9 @@ from scipy import stats
 import dpgep
 from dpgep._dispatch import core
 from dpgep.methods.eigen import solve_pair
-from dpgep.privacy.curator import Curator
+from dpgep.privacy.curator import Curator, Release
 from dpgep.privacy.ledger import Ledger
 from dpgep.privacy.noise import calibrate_moments, moment_mu
-from dpgep.privacy.release import Release
 
 
 def released(problem: Any, mu: float, seed: int) -> Any:

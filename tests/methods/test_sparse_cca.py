@@ -16,10 +16,9 @@ import dpgep
 from dpgep._dispatch import core
 from dpgep.methods.exchange import LARGEST_SUPPORT, exchange_features
 from dpgep.methods.papers.initial_vectors import initial_vectors
-from dpgep.privacy.curator import Curator
+from dpgep.privacy.curator import Curator, Release
 from dpgep.privacy.ledger import Ledger
 from dpgep.privacy.products import NoisyProducts, ProductNoise, Products
-from dpgep.privacy.release import Release
 
 FLOW: dict[str, Any] = {"epsilon": math.inf, "method": "truncated-rayleigh-flow"}
 # What "found" means: the figure for the worst squared sine.

@@ -22,9 +22,8 @@ from dpgep import Budget, PrivacyBudgetError
 from dpgep._dispatch import core
 from dpgep.models.model import Adjacency
 from dpgep.privacy.accounting import delta_of, mu_of
-from dpgep.privacy.curator import Curator
+from dpgep.privacy.curator import Curator, Release
 from dpgep.privacy.ledger import Ledger, LedgerEntry, cost_of, mu_rounded_down, mu_rounded_up, split_budget
-from dpgep.privacy.release import Release
 
 
 def spend(budget: Budget, share: float | None = None, adjacency: Adjacency = "replace-one") -> float:

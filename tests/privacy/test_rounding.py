@@ -18,11 +18,10 @@ from dpgep._dispatch import core
 from dpgep.data.float_sums import CompensatedSum
 from dpgep.models.model import PublicFacts
 from dpgep.models.moments import MomentNoise
-from dpgep.privacy.curator import Curator
+from dpgep.privacy.curator import Curator, shrink
 from dpgep.privacy.ledger import Ledger
 from dpgep.privacy.noise import add_grid_noise, add_symmetric_grid_noise
 from dpgep.privacy.products import ProductNoise, Products
-from dpgep.privacy.release import shrink
 from dpgep.privacy.rounding import (
     MOST_PEOPLE,
     Allowance,

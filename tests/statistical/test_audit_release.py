@@ -16,10 +16,9 @@ from audit_cases import CONFIDENCE, DELTA, E1, E2, EPSILON, MU, RELEASES, RUNS, 
 import dpgep
 from dpgep._dispatch import core
 from dpgep.auditing.statistical import audit
-from dpgep.privacy.curator import Curator
+from dpgep.privacy.curator import Curator, Release
 from dpgep.privacy.ledger import Ledger
 from dpgep.privacy.noise import calibrate_moments
-from dpgep.privacy.release import Release
 
 pytestmark = [pytest.mark.statistical, pytest.mark.deep]
 

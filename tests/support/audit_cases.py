@@ -23,10 +23,9 @@ from dpgep._dispatch import core
 from dpgep.auditing.statistical import AuditResult, audit, release_statistic
 from dpgep.data.integer_moments import IntegerMoments
 from dpgep.privacy.accounting import mu_of
-from dpgep.privacy.curator import Curator
+from dpgep.privacy.curator import Curator, Release
 from dpgep.privacy.ledger import Ledger
 from dpgep.privacy.noise import calibrate_moments
-from dpgep.privacy.release import Release
 from dpgep.problems.builders import table_problem
 from dpgep.problems.problem import MomentProblem
 

@@ -29,10 +29,9 @@ from dpgep.models.moments import ReleasedGroups, ReleasedMoments
 from dpgep.models.pencil import pencil_of
 from dpgep.privacy import sampled_products, screening
 from dpgep.privacy.clipped_products import Asked, ClippedMean, ClippedMoment
-from dpgep.privacy.curator import Curator
+from dpgep.privacy.curator import Curator, FeatureRelease, LocalReports, normalized_groups
 from dpgep.privacy.ledger import Ledger
 from dpgep.privacy.products import NoisyProducts, ProductNoise, Products
-from dpgep.privacy.release import FeatureRelease, LocalReports, normalized_groups
 from dpgep.privacy.sampled import SampledMechanism, calibrate_sampled, epsilon_of_event
 from dpgep.privacy.sampled_products import Samples
 from dpgep.privacy.screening import Scores

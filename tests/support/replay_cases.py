@@ -27,11 +27,10 @@ from dpgep.local import GaussianRandomizer
 from dpgep.models.model import Adjacency
 from dpgep.privacy import sampled_products
 from dpgep.privacy.clipped_products import Asked, ClippedMean, ClippedMoment, Mean, ProductNorms
-from dpgep.privacy.curator import Curator
+from dpgep.privacy.curator import Curator, FeatureRelease, LocalReports, Release
 from dpgep.privacy.ledger import Ledger
 from dpgep.privacy.noise import add_grid_noise, noise_stream
 from dpgep.privacy.products import ProductNoise, Products
-from dpgep.privacy.release import FeatureRelease, LocalReports, Release
 from dpgep.privacy.sampled import SampledMechanism
 from dpgep.privacy.sampled_products import Samples
 from dpgep.privacy.screening import Scores

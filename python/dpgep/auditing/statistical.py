@@ -31,9 +31,8 @@ from dpgep.models.gep import ReleasedMatrices
 from dpgep.models.moments import ReleasedMoments
 from dpgep.privacy.accounting import epsilon_of
 from dpgep.privacy.budget import Budget
-from dpgep.privacy.curator import Curator
+from dpgep.privacy.curator import Curator, Release
 from dpgep.privacy.ledger import Ledger
-from dpgep.privacy.release import Release
 from dpgep.problems.mergeable_moments import Moments, problem_from
 from dpgep.problems.problem import Problem
 from dpgep.results.solution import Solution

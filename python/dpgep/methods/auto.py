@@ -38,8 +38,7 @@ from dpgep.methods.release import counting_clipping, release, solve_released
 from dpgep.models.model import Matrix, Model
 from dpgep.models.moments import ReleasedGroups, ReleasedMoments, pooled_by_precision
 from dpgep.privacy.clipped_products import AffordsClippedProducts, Asked, NoisyMean, ProductNorms
-from dpgep.privacy.curator import Curator
-from dpgep.privacy.release import Release, row_bound
+from dpgep.privacy.curator import Curator, Release, row_bound
 
 # What the ledger calls the probe.
 PROBE = "probe"

@@ -36,8 +36,7 @@ from dpgep.models.model import Matrix, PublicSide
 from dpgep.models.moments import MomentNoise, ReleasedGroups
 from dpgep.models.row_model import RowModel
 from dpgep.privacy.clipped_products import Asked, ClippedMean, ClippedMoment, Mean, NoisyMean, ProductNorms
-from dpgep.privacy.curator import Curator
-from dpgep.privacy.release import row_bound
+from dpgep.privacy.curator import Curator, row_bound
 from dpgep.serialization import stored_as
 
 # Shares of mu^2: of the mean, of looks at the norms of products, of the eigenvalues.

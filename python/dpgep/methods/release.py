@@ -43,8 +43,7 @@ from dpgep.models.model import Matrix, MatrixPencil, NoisyPencil, Released, Stan
 from dpgep.models.moments import ReleasedMoments
 from dpgep.models.pencil import pencil_in_units
 from dpgep.models.redundant import Reduced, Redundancy, reduced
-from dpgep.privacy.curator import Curator
-from dpgep.privacy.release import FeatureRelease, LocalReports, Release
+from dpgep.privacy.curator import Curator, FeatureRelease, LocalReports, Release
 from dpgep.serialization import stored_as
 
 # Share of mu^2 for the scores of a screen: a public constant.

@@ -44,9 +44,9 @@ from dpgep.data.rows import S
 from dpgep.models.bins import LARGEST_THRESHOLD, LEAST_THRESHOLD
 from dpgep.models.model import Adjacency, Matrix
 from dpgep.models.moments import MomentLayout
+from dpgep.privacy.curator import row_bound
 from dpgep.privacy.ledger import Charge, LedgerEntry, NoiseBlock
 from dpgep.privacy.noise import MOST_SCALE_BITS, least_scale
-from dpgep.privacy.release import row_bound
 from dpgep.problems.problem import Problem, rows_of
 
 # Directions are orthonormal up to this, in Frobenius norm.

@@ -1,22 +1,43 @@
-"""The curator: the only part that holds data. It answers a query if the ledger can pay, and records the release.
+"""The curator, the only part that holds data, and what is asked of it most: one release of all that a model needs.
 
-A query is a record in the module of its mechanism, which says how each kind of problem answers it with noise. What it
-returns is public.
+It answers a query if the ledger can pay, and records the release. A query is a record in the module of its mechanism,
+which says how each kind of problem answers it with noise. What it returns is public. A release has integer sums of
+rows, or A and B, with exactly rounded normal noise. For A and B in matrix form the caller vouches for their
+sensitivities; they are rounded to a public grid.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Protocol, TypeAlias, TypeVar, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpgep._dispatch import core
+from dpgep._threads import thread_count
+from dpgep.data.integer_moments import LOW_BITS, IntegerMoments
 from dpgep.errors import PrivacyBudgetError
-from dpgep.models.model import PublicSide
-from dpgep.privacy.ledger import Charge, Ledger, LedgerEntry
-from dpgep.problems.problem import Problem
+from dpgep.models.gep import ReleasedMatrices
+from dpgep.models.model import Matrix, Model, PublicFacts, PublicSide
+from dpgep.models.moments import NO_NOISE, MomentLayout, MomentNoise, ReleasedGroups, ReleasedMoments
+from dpgep.privacy.ledger import Charge, Ledger, LedgerEntry, NoiseBlock
+from dpgep.privacy.noise import (
+    COUNTS,
+    SECOND,
+    SUMS,
+    TOTAL,
+    IntegerNoise,
+    add_symmetric_grid_noise,
+    integer_noise,
+    matrix_deviations,
+)
+from dpgep.privacy.rounding import Allowance, released_matrix_allowance
+from dpgep.problems.mergeable_moments import SummedProblem
+from dpgep.problems.problem import MatrixProblem, MomentProblem, Problem
 
 Answer = TypeVar("Answer", covariant=True)
 
@@ -78,3 +99,240 @@ class Curator:
     def keep_sums(self) -> None:
         """Announces several releases: their exact sums are kept, if they are sums of rows."""
         self._problem = self._problem.keeping_sums()
+
+
+def release_matrices(problem: MatrixProblem, mu: float, stream: core.NoiseStream, charge: Charge) -> ReleasedMatrices:
+    """A and B (where given) for mu together; without noise for mu = inf."""
+    prepared = prepare_matrices(problem, mu, partial(released_matrix_allowance, d=problem.model.n_features))
+    charge(LedgerEntry("A and B", mu, matrix_blocks(problem, prepared.noise_a, prepared.noise_b)))
+    a = add_symmetric_grid_noise(prepared.a, prepared.noise_a, stream)
+    b = None if prepared.b is None else add_symmetric_grid_noise(prepared.b, prepared.noise_b, stream)
+    return ReleasedMatrices(a, b, prepared.noise_a, prepared.noise_b)
+
+
+def prepare_matrices(
+    problem: MatrixProblem, mu: float, allowance: Callable[[float], tuple[Allowance, float]]
+) -> ReleasedMatrices:
+    """A and B before noise, and noise deviations that cost ``mu`` including rounding.
+
+    ``allowance`` gives, for the mu of a matrix, the cost of rounding and the Frobenius norm, in deviations, up to which
+    it is valid: a larger matrix, of at least some 10^6 deviations, is scaled down to that norm, which moves no two
+    matrices further apart.
+    """
+    a, b = problem.a.copy(), None if problem.b is None else problem.b.copy()
+    if math.isinf(mu):
+        return ReleasedMatrices(a, b, 0.0, 0.0)
+    parts = (problem.sensitivity_a > 0) + (problem.sensitivity_b > 0)
+    part = mu / math.sqrt(parts) * (1 - 2.0**-50)
+    rounding, radius = allowance(part)
+    noise_a, noise_b = matrix_deviations(problem, rounding.within(part) * math.sqrt(parts) * (1 - 2.0**-50))
+    shrink(a, radius * noise_a)
+    if b is not None:
+        shrink(b, radius * noise_b)
+    return ReleasedMatrices(a, b, noise_a, noise_b)
+
+
+def shrink(matrix: Matrix, radius: float) -> None:
+    """Project a private matrix (radius > 0) onto the Frobenius ball."""
+    if radius == 0:
+        return
+    norms = np.array([np.linalg.norm(row) for row in matrix / radius])  # no sum of more than d squares
+    norm = math.sqrt(math.fsum(norms * norms))
+    if norm > 1:
+        matrix /= norm
+
+
+def matrix_blocks(problem: MatrixProblem, noise_a: float, noise_b: float, shape: str = "goe") -> tuple[NoiseBlock, ...]:
+    """The ledger's description of the noise in A and B."""
+    named = [("A", noise_a, problem.sensitivity_a)]
+    if problem.b is not None:
+        named.append(("B", noise_b, problem.sensitivity_b))
+    return tuple(NoiseBlock(name, shape if c else "none: declared public", noise) for name, noise, c in named)
+
+
+@dataclass(frozen=True)
+class Release:
+    """Everything that the model needs, in one release."""
+
+    def answer(
+        self, problem: Problem, mu: float, stream: core.NoiseStream, charge: Charge
+    ) -> ReleasedMoments | ReleasedMatrices:
+        if isinstance(problem, MatrixProblem):
+            return release_matrices(problem, mu, stream, charge)
+        return release_moments(cast(Summable, problem), mu, stream, charge)
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureRelease:
+    """The same for some features only, with their model; rows are clipped to a public ``bound`` without the others."""
+
+    features: NDArray[np.intp]
+    bound: float
+
+    def answer(
+        self, problem: Problem, mu: float, stream: core.NoiseStream, charge: Charge
+    ) -> tuple[Model, ReleasedMoments | ReleasedMatrices]:
+        some = problem.restricted(self.features, self.bound)
+        return some.model, Release().answer(some, mu, stream, charge)
+
+
+@dataclass(frozen=True)
+class LocalReports:
+    """The mean of local reports x x^T + Z of all n people, in one draw.
+
+    n independent GOE(s) sum to a GOE(s sqrt(n)): each person spends mu on a report, as if a curator had spent
+    mu/sqrt(n). For problems whose moments are x x^T alone, with public n.
+    """
+
+    def answer(self, problem: Summable, mu: float, stream: core.NoiseStream, charge: Charge) -> ReleasedMoments:
+        n = problem.facts.n
+        if not problem.model.traits.is_second_moment or n is None:
+            raise ValueError("local reports contain only x x^T, from a public number of people")
+
+        def charge_each(entry: LedgerEntry) -> None:
+            charge(replace(entry, query=f"mean of {n} local reports", mu=mu))
+
+        return release_moments(problem, mu / math.sqrt(n), stream, charge_each)
+
+
+Summable: TypeAlias = MomentProblem | SummedProblem
+
+
+def release_moments(problem: Summable, mu: float, stream: core.NoiseStream, charge: Charge) -> ReleasedMoments:
+    """Second moment, sums and counts for mu; without noise for mu = inf."""
+    return _plain(problem, charge) if math.isinf(mu) else _exact(problem, mu, stream, charge)
+
+
+def _exact(problem: Summable, mu: float, stream: core.NoiseStream, charge: Charge) -> ReleasedMoments:
+    """Integer moments plus exactly rounded normal deviates: post-processing of the ideal Gaussian mechanism."""
+    layout = problem.layout
+    noise, deviations = integer_noise(mu, layout, problem.facts.adjacency, problem.grid_bits, problem.weight_bits)
+    moments = problem.integer_moments(noise.bits)
+    # of weighted rows, too, values lie on the grid 4^-b: the bits of a weight are an even number
+    grid_bits = noise.bits + noise.weight_bits // 2
+    of_counts = TOTAL if layout.counts and layout.n_groups == 1 and problem.facts.weighted else COUNTS
+    charge(LedgerEntry("moment matrix", mu, _blocks(noise, deviations, layout, of_counts), grid_bits))
+    _add_noise(moments, noise, stream)
+    return normalized_moments(problem.facts, layout, moments.n, moments.to_float(), deviations)
+
+
+def share_entry(mu: float, share: IntegerNoise, layout: MomentLayout, parties: int, colluding: int) -> LedgerEntry:
+    """The entry of a masked sum over sites that each add a share of the noise."""
+    query = (
+        f"moment matrix, masked sum of {parties} sites that follow the protocol, against whoever knows the noise of at "
+        f"most {colluding} of them"
+    )
+    if math.isinf(mu):
+        return LedgerEntry(query, mu, ())
+    blocks = _blocks(share, summed_shares(share, parties), layout)
+    return LedgerEntry(
+        query, mu, tuple(replace(block, scale=None) for block in blocks), share.bits + share.weight_bits // 2
+    )
+
+
+def summed_shares(share: IntegerNoise, parties: int) -> MomentNoise:
+    """The deviations of the sum of all shares, in units of rows in the unit ball."""
+    root = math.sqrt(parties)
+    return share.deviations().scaled(root, root, root)
+
+
+@dataclass(frozen=True)
+class NoiseShare:
+    """Sums with a site's share of the noise, which are to be masked: it is less than what ``entry`` pays for."""
+
+    noise: IntegerNoise
+    entry: LedgerEntry
+
+    def answer(self, problem: SummedProblem, mu: float, stream: core.NoiseStream, charge: Charge) -> IntegerMoments:
+        sums = problem.integer_moments(self.noise.bits)
+        charge(self.entry)
+        if self.noise.diagonal:
+            _add_noise(sums, self.noise, stream)
+        return sums
+
+
+def _add_noise(moments: IntegerMoments, noise: IntegerNoise, stream: core.NoiseStream) -> None:
+    threads, (second, sums, counts) = thread_count(), moments.high or (None, None, None)
+    stack = moments.second if moments.second.ndim == 3 else moments.second[None]
+    for group, matrix in enumerate(stack):
+        high = second if second is None or second.ndim == 2 else second[group]
+        core.add_exact_symmetric_noise(matrix, noise.diagonal, noise.off_diagonal, stream, threads, high, LOW_BITS)
+    if moments.sums.size:
+        core.add_exact_noise(moments.sums, noise.sums, stream, threads, sums, LOW_BITS)
+    if moments.counts.size:
+        core.add_exact_noise(moments.counts, noise.counts, stream, threads, counts, LOW_BITS)
+
+
+def _plain(problem: Summable, charge: Charge) -> ReleasedMoments:
+    """No noise, and no fixed point where there are rows: what a non-private solver computes, at infinite cost."""
+    n, blocks, clipped = problem.plain_sums()
+    charge(LedgerEntry("moment matrix", math.inf, ()))
+    return replace(normalized_moments(problem.facts, problem.layout, n, blocks, NO_NOISE), clipped=clipped)
+
+
+def normalized_moments(
+    facts: PublicFacts, layout: MomentLayout, n: int, blocks: tuple[Matrix, Matrix, Matrix], noise: MomentNoise
+) -> ReleasedMoments:
+    """Released sums over people, divided by n (public, or the released total) and in the units of the data.
+
+    ``blocks``: second moment, sums, counts. Only the upper triangle of the first is read; it is overwritten.
+    """
+    second, sums, counts = blocks
+    bound = row_bound(facts)
+    for matrix in second if layout.by_group else (second,):
+        core.mirror_upper(matrix)
+    people = released_people(facts, n, counts)
+    second *= bound * bound / people
+    return ReleasedMoments(
+        second=second,
+        sums=sums * (bound / people),
+        counts=released_shares(layout, counts, people),
+        n=people,
+        noise=noise.scaled(bound * bound / people, bound / people, 1 / people),
+        mark=bound * layout.mark if layout.marked else None,
+    )
+
+
+def normalized_groups(
+    problem: MomentProblem, n: int, sums: Matrix, counts: NDArray[Any], noise: MomentNoise
+) -> ReleasedGroups:
+    """Released sums and counts of people in the unit ball, divided by their number (public, or the released total), in
+    the units of the data.
+    """
+    bound, counts = row_bound(problem.facts), np.asarray(counts, dtype=np.float64)
+    people = released_people(problem.facts, n, counts)
+    return ReleasedGroups(
+        sums=sums * (bound / people),
+        counts=released_shares(problem.layout, counts, people),
+        n=people,
+        noise=noise.scaled(bound * bound / people, bound / people, 1 / people),
+    )
+
+
+def released_people(facts: PublicFacts, n: int, counts: Matrix) -> float:
+    """Number of people to divide by: public (``n`` were counted), or the total of the released counts."""
+    if facts.n is not None:
+        return float(facts.n)
+    return float(n) if facts.n_is_public else max(float(counts.sum()), 1.0)
+
+
+def released_shares(layout: MomentLayout, counts: Matrix, people: float) -> Matrix:
+    """Share of people per group: released, or public."""
+    return counts / people if layout.counts else np.ones(layout.n_groups)
+
+
+def row_bound(facts: PublicFacts) -> float:
+    """The enforced bound on row norms, which every problem of rows has."""
+    assert facts.bound is not None
+    return facts.bound
+
+
+def _blocks(
+    noise: IntegerNoise, deviations: MomentNoise, layout: MomentLayout, of_counts: str = COUNTS
+) -> tuple[NoiseBlock, ...]:
+    blocks = [NoiseBlock(SECOND, "goe", deviations.second, noise.diagonal)]
+    if layout.sums:
+        blocks.append(NoiseBlock(SUMS, "independent", deviations.sums, noise.sums))
+    if layout.counts:
+        blocks.append(NoiseBlock(of_counts, "independent", deviations.counts, noise.counts))
+    return tuple(blocks)

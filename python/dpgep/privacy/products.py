@@ -23,6 +23,7 @@ from dpgep.data.rows import group_counts
 from dpgep.models.model import Matrix
 from dpgep.models.moments import NO_NOISE, MomentLayout, MomentNoise, ReleasedGroups
 from dpgep.models.pencil import PencilPart, pencil_of
+from dpgep.privacy.curator import matrix_blocks, normalized_groups, prepare_matrices, row_bound
 from dpgep.privacy.ledger import Charge, LedgerEntry, NoiseBlock, equal_parts, split_budget
 from dpgep.privacy.noise import (
     COUNTS,
@@ -36,7 +37,6 @@ from dpgep.privacy.noise import (
     noisy_groups,
     require_cost,
 )
-from dpgep.privacy.release import matrix_blocks, normalized_groups, prepare_matrices, row_bound
 from dpgep.privacy.rounding import (
     Allowance,
     iid_allowance,

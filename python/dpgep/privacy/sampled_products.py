@@ -19,8 +19,8 @@ from dpgep.data.ids import Numbers
 from dpgep.data.people import WEIGHT_BITS
 from dpgep.data.rows import Batch
 from dpgep.models.model import Matrix
+from dpgep.privacy.curator import row_bound
 from dpgep.privacy.ledger import Charge, LedgerEntry, NoiseBlock
-from dpgep.privacy.release import row_bound
 from dpgep.privacy.rounding import (
     MOST_ROWS,
     covering_multiplier,

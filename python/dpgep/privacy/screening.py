@@ -14,6 +14,7 @@ from dpgep._dispatch import core
 from dpgep.models.model import Matrix
 from dpgep.models.moments import NO_NOISE, MomentNoise
 from dpgep.models.pencil import pencil_of
+from dpgep.privacy.curator import matrix_blocks, normalized_groups, prepare_matrices, row_bound
 from dpgep.privacy.ledger import Charge, LedgerEntry, NoiseBlock, split_budget
 from dpgep.privacy.noise import (
     MOST_BITS,
@@ -26,7 +27,6 @@ from dpgep.privacy.noise import (
     noisy_squares,
     require_cost,
 )
-from dpgep.privacy.release import matrix_blocks, normalized_groups, prepare_matrices, row_bound
 from dpgep.privacy.rounding import Allowance, most_people, released_matrix_allowance, screen_error, vector_allowance
 from dpgep.problems.problem import MatrixProblem, MomentProblem, Problem, rows_of
 

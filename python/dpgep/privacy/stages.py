@@ -34,9 +34,9 @@ from dpgep.models.bins import Interval
 from dpgep.models.model import Matrix, PublicFacts
 from dpgep.models.moments import MomentLayout, ReleasedMoments
 from dpgep.models.preprocessing import Preprocessing
+from dpgep.privacy.curator import release_moments
 from dpgep.privacy.ledger import Ledger, LedgerEntry, NoiseBlock
 from dpgep.privacy.noise import MOST_SCALE_BITS, least_scale
-from dpgep.privacy.release import release_moments
 from dpgep.problems.problem import prepared_problem
 
 # Everything is released on the grid 2^-_BITS of one person.

@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 from dpgep._dispatch import core
 from dpgep.methods import METHODS
 from dpgep.models.preprocessing import Preprocessing
-from dpgep.privacy.curator import Curator, Query
+from dpgep.privacy.curator import Curator, Query, Release
 from dpgep.privacy.ledger import Ledger
 from dpgep.privacy.products import ProductNoise, Products
-from dpgep.privacy.release import Release
 from dpgep.problems.problem import Problem
 from dpgep.reports.report import PrivacyReport
 from dpgep.results.solution import Solution, solution_of, warn_of_accuracy

@@ -17,8 +17,7 @@ from dpgep.methods.ridge import public_ridge
 from dpgep.methods.screening import keep_features
 from dpgep.methods.sparse import sparse_solution
 from dpgep.models.model import Matrix
-from dpgep.privacy.curator import Curator
-from dpgep.privacy.release import FeatureRelease, Release
+from dpgep.privacy.curator import Curator, FeatureRelease, Release
 
 RANDOM = ("random",)
 KINDS = (*RANDOM, "convex", "screen")
