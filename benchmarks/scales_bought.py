@@ -27,10 +27,10 @@ def columns(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
     return rows, rows.std(axis=0)
 
 
-def counted(n: int, epsilon: float, draws: int) -> tuple[float, float, float]:
+def counted(n: int, epsilon: float, seeds: range) -> tuple[float, float, float]:
     """Shares of columns whose scale is wrong, is said to be unsure, and is wrong though that is not said."""
     found = []
-    for seed in range(draws):
+    for seed in seeds:
         rows, deviations = columns(np.random.default_rng(seed), n)
         auto = dpgep.AutoPreprocessing(precondition="columns")
         released = dpgep.release(rows, preprocessing=auto, epsilon=epsilon, delta=n**-1.1, seed=seed)
@@ -47,11 +47,13 @@ def main() -> None:
     """Print a line for each number of people and each budget."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a tenth of the draws")
-    draws = 100 if parser.parse_args().quick else 1000
+    parser.add_argument("--first", type=int, default=0, help="number of the first draw: its seed")
+    options = parser.parse_args()
+    seeds = range(options.first, options.first + (100 if options.quick else 1000))
     warnings.simplefilter("ignore")  # seeded runs, and what is counted here
     print("     n  epsilon    wrong     said  wrong and unsaid")
     for n, epsilon in product((300, 1500, 5000, 20000), (0.3, 1.0, 3.0)):
-        wrong, said, unsaid = counted(n, epsilon, draws)
+        wrong, said, unsaid = counted(n, epsilon, seeds)
         print(f"{n:6}  {epsilon:7}  {wrong:7.2%}  {said:7.2%}  {unsaid:7.2%}", flush=True)
 
 

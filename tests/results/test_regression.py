@@ -293,6 +293,19 @@ def test_noise_that_drowns_the_columns_is_told(rng: np.random.Generator) -> None
     assert np.isfinite(fit.intervals()).all()
 
 
+def test_collinear_columns_are_named(rng: np.random.Generator) -> None:
+    """Two that add up to 1, and a third that has nothing to do with them."""
+    first, age = rng.random(20_000) < 0.5, rng.standard_normal(20_000)
+    x = np.column_stack([first, ~first, age, first + age + rng.standard_normal(20_000)])
+    moments = released(dpgep.pca(x, bound=5.0), 5.0, seed=1)
+    with pytest.warns(dpgep.AccuracyWarning) as caught:
+        question(moments, 3, [2, 1, 0])
+    assert any(str(warning.message).startswith("columns 1, 0 are nearly collinear") for warning in caught)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", dpgep.AccuracyWarning)
+        question(moments, 3, [2, 1])
+
+
 @pytest.mark.parametrize(
     ("target", "on", "options", "message"),
     [
@@ -319,8 +332,8 @@ def test_moments_that_cannot_answer(rng: np.random.Generator) -> None:
     with pytest.raises(ValueError, match="this release of pca has no mean"):
         question(released(dpgep.pca(x, center=False, bound=1e3), 1.0, seed=0), 5, [0])
     doubled = released(dpgep.pca(np.column_stack([x, x[:, 0]]), bound=1e3), np.inf)
-    with pytest.raises(ValueError, match="the columns in on are linearly dependent, or one is constant"):
+    with pytest.raises(ValueError, match=r"^columns 0, 6 are linearly dependent, or constant"):
         question(doubled, 5, [0, 1, 6])
     constant = released(dpgep.pca(np.column_stack([x, np.zeros(200)]), bound=1e3), np.inf)
-    with pytest.raises(ValueError, match="linearly dependent, or one is constant"):
+    with pytest.raises(ValueError, match=r"^column 6 is linearly dependent, or constant"):
         question(constant, 5, [6])

@@ -47,8 +47,10 @@ _LEAST_SPREAD, _LEAST_SCALE, _LEAST_EIGENVALUE = 2.0**-10, 2.0**-500, 2.0**-30
 # Deviations from which on a noisy count shows that it is not that of all people.
 _SHOWN = 4.0
 # What scales that pass for known may be wrong by, and deviations of the noise beyond which a variance shows them: of
-# columns that were looked at more closely, and of others, which rarely fill so little of their interval.
-_FACTOR, _SHOWS = 3.0, (3.0, 1.5)
+# columns that were looked at more closely, and of others, which rarely fill so little of their interval. Looks that
+# noise misled leave people beyond both ends: mean squares from which on these hold most, and noise that allows it.
+_FACTOR, _SHOWS = 3.0, (3.0, 2.4)
+_AT_ENDS, _MISLEADING = 0.74, 0.02
 # Histograms of more columns than this take too much memory.
 _MOST_COLUMNS = 1 << 12
 # Share of the people within the bound of a mean.
@@ -244,6 +246,7 @@ class _Estimator:
             found.seen
             & ~found.narrow
             & (variance >= np.maximum(np.where(found.looked, *_SHOWS) * noise, _LEAST_SPREAD**2))
+            & ~(found.looked & (square > _AT_ENDS) & (sums.deviation > _MISLEADING * n))
         )
         known |= scale <= _FACTOR * found.least_spread
         known[self._indicators] = True  # of a rare one only that is unknown: how much less it varies than it may

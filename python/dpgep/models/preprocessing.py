@@ -328,9 +328,12 @@ _SEED, _ENTRIES, _ROUNDS = 0x636C6970, 1 << 19, 4
 _LEAST_RATIO = 1e-3
 # Deviations by which a column lacks variance that was not made up for; the most that is said to be lost; least doubt.
 _SURE, _MOST_LOST, _LEAST_DOUBT = 2.0, 0.95, 0.3
-# Of what variances may be larger by: for rows as long as Student's; for people whom the noise of a histogram of norms
-# hides beyond the bound, in deviations of the noise that the same bound gives a mean square; the most of that.
+# Of what variances may be larger by: for rows as long as Student's, at most; for people whom the noise of a histogram
+# of norms hides beyond the bound, in deviations of the noise that the same bound gives a mean square; the most of that.
 _OF_TAILS, _HIDDEN, _MOST_HIDDEN = 0.25, 26.0, 3.0
+# What rows five times as long as others hold of the variances, if they are as many as the noise of the histogram, 5.7
+# times that of the second moment in squared bounds, hides in five bins at 2.5 deviations.
+_FAR = 5.0**2 * 2.5 * math.sqrt(5) * 5.7
 # A sum of variances of this many deviations is shown: what is nearer to zero is taken to be less, or none.
 _SHOWN = 3.0
 # To this the histogram's bins show which share is kept.
@@ -363,9 +366,10 @@ def unclipped(
         np.broadcast_to(released.profile, covariance.shape).trace() / len(left)
     )
     hidden = _HIDDEN * of_variances / max(float(before.sum()), of_variances, 1e-300)
-    unseen = _OF_TAILS * longer + min(hidden, _MOST_HIDDEN)
-    most = np.maximum(np.where(np.isfinite(left_error), 1 + left_error, 0.0), before * (1 + unseen))
-    clipping = Clipping(covariance, lost, min(doubt, 1.0), most, 1 + 2 * longer, unseen)
+    far = _FAR * released.noise.second / preprocessing.bound**2
+    held = min(_OF_TAILS * longer, far) + min(hidden, _MOST_HIDDEN)
+    most = np.maximum(np.where(np.isfinite(left_error), 1 + left_error, 0.0), before * (1 + held))
+    clipping = Clipping(covariance, lost, min(doubt, 1.0), most, 1 + 2 * longer, max(held, far))
     noise = released.noise.scaled(1 / kept, 1.0, 1.0)
     moments = replace(released, second=restored + mean.T @ mean, noise=noise, clipping=clipping)
     return moments, replace(preprocessing, energy_kept=1.0)

@@ -121,7 +121,9 @@ def covariance_estimate(
     half = NormalDist().inv_cdf((1 + level) / 2) * np.sqrt(noise + people)
     below, above = np.zeros_like(half), np.zeros_like(half)
     if released.clipping is not None:
-        below, above = released.clipping.widened(mapped, *released.clipping.entries())
+        low, high = released.clipping.entries()
+        low = np.minimum(low, released.clipping.covariance)  # or nothing was lost
+        below, above = released.clipping.widened(mapped, low, high)
         grown = released.clipping.grown(mapped)
         below, above = np.maximum(below, mapped - grown), np.maximum(above, grown - mapped)
     in_units = units[:, None] * units

@@ -253,8 +253,8 @@ def warn_of_clipping(clipping: Clipping | None, names: Names, *, sizes: bool) ->
         return
     if sizes and clipping.unseen > _UNSEEN:
         message = (
-            f"few long rows may hold {clipping.unseen:.0%} more of the variances than was seen: intervals of means and "
-            "variances hold that in part. A logarithm, or more budget help"
+            f"few long rows may hold {min(clipping.unseen, 1.0):.0%} more of the variances than was seen: intervals of "
+            "means and variances hold that in part. A logarithm, or more budget help"
         )
         warn(message, AccuracyWarning)
     if clipping.lost.max() < _MUCH:
@@ -282,7 +282,8 @@ def _moved(noisy: MomentsPencil, clipping: Clipping, regularization: float, k: i
         return other.values[:k], _degrees(other.vectors[:, :k], vectors, pair.b)
 
     others, strayed = zip(*map(solution_of, clipping.hypotheses(vectors)), strict=True)
-    below, above = clipping.widened(values, np.min(others, axis=0), np.max(others, axis=0))
+    least = np.min([*others, solution_of(clipping.covariance)[0]], axis=0)  # or nothing was lost
+    below, above = clipping.widened(values, least, np.max(others, axis=0))
     grown, turned = solution_of(clipping.grown(released.second - mean.T @ mean))
     above = np.maximum(above, grown - values)
     return below, above, clipping.doubt * np.maximum(np.max(strayed, axis=0), turned)

@@ -19,10 +19,12 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg
+from numpy.typing import NDArray
 
 from dpgep._checks import require_non_negative, require_share
 from dpgep._optional import import_extra
 from dpgep.errors import AccuracyWarning, warn
+from dpgep.methods.release import columns_are
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, mean_factor, total_mean
 from dpgep.models.pencil import PencilPart
@@ -34,8 +36,9 @@ from dpgep.results.intervals import RowLaw, require_law
 from dpgep.results.solution import absent_values, project
 from dpgep.sources.names import Names
 
-# The part of a matrix that is noise from which on coefficients are visibly shrunk.
-_DROWNED = 0.5
+# The part of a matrix that is noise from which on coefficients are visibly shrunk; the variance inflation of columns
+# that are nearly collinear; and least weights in a sum of columns that is constant.
+_DROWNED, _COLLINEAR, _DEPENDS = 0.5, 30.0, 1e-3
 # Relative change at which the correction for the noise of the mean has converged, and steps towards it.
 _CONVERGED, _MOST_STEPS, _STEP = 1e-6, 100, 0.8
 
@@ -212,6 +215,14 @@ def regression(
             "towards zero. Regress on fewer columns, or release with more people or a larger epsilon"
         )
         warn(message, AccuracyWarning)
+    variances = np.diagonal(fit.released.second)[columns] - total_mean(fit.released)[columns] ** 2
+    collinear = np.array(columns)[_forms(basis, fit.inverse) * variances > _COLLINEAR]
+    if len(collinear):
+        message = (
+            f"{columns_are(collinear, names)} nearly collinear: errors of their coefficients are large, and cancel in "
+            "predictions. Leave one out, or give a ridge"
+        )
+        warn(message, AccuracyWarning)
     labels = tuple(map(str, range(len(released.second)))) if names is None else names
     scale = 1.0 if preprocessing is None or preprocessing.scale is None else float(preprocessing.scale[target])
     return Regression(
@@ -257,7 +268,8 @@ def _fitted(
     basis = np.eye(len(on)) if redundant is None else redundant.complement([slice(0, len(on))])
     if not basis.shape[1]:
         raise ValueError("the columns in on are constant: indicators of a column with one category vary by nothing")
-    return _Fit.of(released, target, on, ridge, basis), basis, () if redundant is None else redundant.names
+    fit = _Fit.of(released, target, on, ridge, basis, names)
+    return fit, basis, () if redundant is None else redundant.names
 
 
 def _reach_of_clipping(
@@ -278,7 +290,7 @@ def _reach_of_clipping(
     leading = np.linalg.eigh(covariance)[1][:, -1:]
     along = np.hstack([leading, leading * np.append(np.ones(len(x)), -1.0)[:, None]])
     moved = [np.zeros(len(to_units))]
-    for other in clipping.hypotheses(along):
+    for other in (*clipping.hypotheses(along), clipping.covariance):  # the last: nothing was lost
         change = other - covariance
         inverse = np.linalg.inv(fit.inverse) + basis.T @ change[:-1, :-1] @ basis
         b = np.linalg.lstsq(inverse, np.linalg.solve(fit.inverse, fit.b) + basis.T @ change[:-1, -1], rcond=None)[0]
@@ -312,7 +324,7 @@ class _Fit:
     mean_variation: float
 
     @classmethod
-    def of(cls, released: ReleasedMoments, y: int, x: list[int], ridge: float, basis: Matrix) -> _Fit:
+    def of(cls, released: ReleasedMoments, y: int, x: list[int], ridge: float, basis: Matrix, names: Names) -> _Fit:
         mean, noise = total_mean(released), released.noise
         variation, mean_variation = noise.second**2 / 2, noise.sums**2
         covariance = released.second - np.outer(mean, mean)
@@ -321,7 +333,7 @@ class _Fit:
         c_xy, c_yy, m, m_y = basis.T @ covariance[x, y], float(covariance[y, y]), basis.T @ mean[x], float(mean[y])
         penalized = basis.T @ covariance[np.ix_(x, x)] @ basis + ridge * np.eye(basis.shape[1])
         if variation == 0:
-            g, xi = _exact_inverse(penalized), np.zeros_like(penalized)
+            g, xi = _exact_inverse(penalized, np.array(x), basis, names), np.zeros_like(penalized)
         else:
             g, xi = _corrected_inverse(penalized, variation, m, mean_variation)
         b = g @ c_xy
@@ -406,14 +418,16 @@ class _Fit:
         return np.block([[np.full((1, 1), 1 + self.mean @ of_mean), -of_mean[None, :]], [-of_mean[:, None], inverse]])
 
 
-def _exact_inverse(covariance: Matrix) -> Matrix:
-    """The inverse, of columns in units of their deviations: they may have any."""
+def _exact_inverse(covariance: Matrix, columns: NDArray[np.intp], basis: Matrix, names: Names) -> Matrix:
+    """The inverse, of columns in units of their deviations: they may have any. ValueError names dependent ones."""
     scale = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
-    if scale.all():
-        correlation = covariance / np.outer(scale, scale)
-        if np.linalg.cond(correlation) * np.finfo(float).eps * len(scale) < 1e-3:
-            return np.asarray(scipy.linalg.inv(correlation, check_finite=False) / np.outer(scale, scale))
-    raise ValueError("the columns in on are linearly dependent, or one is constant: leave some out, or give a ridge")
+    units = np.outer(*[np.where(scale > 0, scale, 1.0)] * 2)
+    values, vectors = np.linalg.eigh(covariance / units)
+    none = values <= 1e3 * np.finfo(float).eps * len(scale) * values[-1]
+    if not none.any():
+        return np.asarray(scipy.linalg.inv(covariance / units, check_finite=False) / units)
+    subject = columns_are(columns[np.abs(basis @ vectors[:, none]).max(axis=1) > _DEPENDS], names)
+    raise ValueError(f"{subject} linearly dependent, or constant: leave some out, or give a ridge")
 
 
 def _corrected_inverse(matrix: Matrix, variation: float, mean: Matrix, mean_variation: float) -> tuple[Matrix, Matrix]:
