@@ -47,9 +47,10 @@ _LEAST_SPREAD, _LEAST_SCALE, _LEAST_EIGENVALUE = 2.0**-10, 2.0**-500, 2.0**-30
 # Deviations from which on a noisy count shows that it is not that of all people.
 _SHOWN = 4.0
 # What scales that pass for known may be wrong by, and deviations of the noise beyond which a variance shows them: of
-# columns that were looked at more closely, and of others, which rarely fill so little of their interval. Looks that
-# noise misled leave people beyond both ends: mean squares from which on these hold most, and noise that allows it.
-_FACTOR, _SHOWS = 3.0, (3.0, 2.4)
+# columns that were looked at more closely, of others, which rarely fill so little of their interval, and in public
+# intervals. Looks that noise misled leave people beyond both ends: mean squares from which on these hold most, and
+# noise that allows it.
+_FACTOR, _SHOWS, _SHOWS_IN_PUBLIC = 3.0, (3.0, 2.4), 1.5
 _AT_ENDS, _MISLEADING = 0.74, 0.02
 # Histograms of more columns than this take too much memory.
 _MOST_COLUMNS = 1 << 12
@@ -242,10 +243,12 @@ class _Estimator:
         spread = np.maximum(np.sqrt(np.maximum(variance, sums.deviation / n)), _LEAST_SPREAD)
         location = interval.middle + interval.half * mean if shifted else None
         scale = np.maximum(interval.half * spread, _LEAST_SCALE)
+        shows = np.where(found.looked, *_SHOWS)
+        shows[[int(j) for j in ranges]] = _SHOWS_IN_PUBLIC
         known = (
             found.seen
             & ~found.narrow
-            & (variance >= np.maximum(np.where(found.looked, *_SHOWS) * noise, _LEAST_SPREAD**2))
+            & (variance >= np.maximum(shows * noise, _LEAST_SPREAD**2))
             & ~(found.looked & (square > _AT_ENDS) & (sums.deviation > _MISLEADING * n))
         )
         known |= scale <= _FACTOR * found.least_spread

@@ -36,7 +36,7 @@ class Clipping(Shown):
     people : variances of second moments over samples of people, relative to those of Gaussian rows: 1, and up to 3, as
         of Student's law with five degrees of freedom, for rows that lose more than Gaussian ones.
     unseen : by which share variances may be larger than what was put back: of rows with long tails, and of those that
-        the noise of the histogram of norms hides. ``most`` holds a part of it.
+        the noise of the histogram of norms hides. Beyond 1, ``most`` holds a part of it.
     """
 
     covariance: Matrix

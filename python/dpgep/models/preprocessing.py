@@ -332,7 +332,7 @@ _SURE, _MOST_LOST, _LEAST_DOUBT = 2.0, 0.95, 0.3
 # of norms hides beyond the bound, in deviations of the noise that the same bound gives a mean square; the most of that.
 _OF_TAILS, _HIDDEN, _MOST_HIDDEN = 0.25, 26.0, 3.0
 # What rows five times as long as others hold of the variances, if they are as many as the noise of the histogram, 5.7
-# times that of the second moment in squared bounds, hides in five bins at 2.5 deviations.
+# times that of the second moment in squared bounds, hides in five bins at 2.5 deviations: beyond 1, it is warned of.
 _FAR = 5.0**2 * 2.5 * math.sqrt(5) * 5.7
 # A sum of variances of this many deviations is shown: what is nearer to zero is taken to be less, or none.
 _SHOWN = 3.0
@@ -369,7 +369,7 @@ def unclipped(
     far = _FAR * released.noise.second / preprocessing.bound**2
     held = min(_OF_TAILS * longer, far) + min(hidden, _MOST_HIDDEN)
     most = np.maximum(np.where(np.isfinite(left_error), 1 + left_error, 0.0), before * (1 + held))
-    clipping = Clipping(covariance, lost, min(doubt, 1.0), most, 1 + 2 * longer, max(held, far))
+    clipping = Clipping(covariance, lost, min(doubt, 1.0), most, 1 + 2 * longer, far if far > 1 else held)
     noise = released.noise.scaled(1 / kept, 1.0, 1.0)
     moments = replace(released, second=restored + mean.T @ mean, noise=noise, clipping=clipping)
     return moments, replace(preprocessing, energy_kept=1.0)
