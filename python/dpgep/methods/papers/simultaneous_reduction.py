@@ -50,7 +50,7 @@ from dpgep.methods.release import release, singular_warning
 from dpgep.methods.ridge import PART, products_ridge
 from dpgep.models.model import Matrix, PublicSide
 from dpgep.privacy.curator import Curator
-from dpgep.privacy.products import NoisyProducts, ProductNoise, Products
+from dpgep.privacy.products import ProductNoise, Products
 from dpgep.serialization import stored_as
 
 # A phase has converged where no whitened direction is correlated with the others, or the span moves, by more than this.
@@ -247,11 +247,10 @@ def dpsr(curator: Curator, n_components: int, options: DpsrOptions) -> MethodRes
     generator, d = curator.public_generator(), curator.model.n_features
     n_answers = 1 if products.lazy else options.most_iterations_b
     xi = products_ridge(products, options.regularization, multiple=PART, n_answers=n_answers)
+    of_a, of_b = (lambda block: products.times(block)[0]), (lambda block: products.times(block)[1])
     if products.identity_b:
         reduction = _Reduction(None, np.ones(d), np.empty(0), 0.0, 0.0, 0)
-        of_a, _ = _one_by_one(products)
     else:
-        of_a, of_b = _one_by_one(products)
         if products.lazy:  # the noisy pair, asked for once, says what products that cost nothing would say
             a, b = ((answer + answer.T) / 2 for answer in products.times(np.eye(d)))
             of_a, of_b = (lambda block: block @ a), (lambda block: block @ b)
@@ -288,11 +287,6 @@ def dpsr(curator: Curator, n_components: int, options: DpsrOptions) -> MethodRes
     return method_result(
         curator.model, products.groups, leading.vectors, leading.eigenvalues, diagnostics, accuracy_warnings
     )
-
-
-def _one_by_one(products: NoisyProducts) -> tuple[Times, Times]:
-    """V A and V B, each time from the curator."""
-    return lambda block: products.times(block)[0], lambda block: products.times(block)[1]
 
 
 def _reduce_b(times: Times, v: Matrix, xi: float, options: DpsrOptions, lazy: bool, noise_level: float) -> _Reduction:
