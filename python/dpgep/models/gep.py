@@ -86,13 +86,8 @@ class MatricesPencil(NoisyPencil):
 
 
 @dataclass(frozen=True, eq=False)
-class PlausibleMatrices:
+class PlausibleMatrices(ReleasedMatrices):
     """Plausible A and B before the noise of a release, and that noise."""
-
-    a: Matrix
-    b: Matrix | None
-    noise_a: float
-    noise_b: float
 
     def pair(self) -> MatrixPencil:
         b = None if self.b is None else self.b.copy()

@@ -265,16 +265,16 @@ def goe_of(deviates: Matrix, deviation: float) -> Matrix:
 
 
 def total_share(moments: ReleasedGroups) -> float:
-    """The share of people who belong to a group, which A, B and the mean are about.
+    """`total_shares` of one release."""
+    return float(total_shares(moments))
+
+
+def total_shares(moments: ReleasedGroups) -> Matrix:
+    """The share of people who belong to a group, which A, B and the mean are about; of each release of a simulation.
 
     1 where one group holds everybody, and where released counts do not show otherwise by four deviations of their
     total: to divide by that noise would cost more than it corrects.
     """
-    return 1.0 if len(moments.counts) < 2 else float(total_shares(moments))
-
-
-def total_shares(moments: ReleasedGroups) -> Matrix:
-    """`total_share` as an array without axes, or of each release of a simulation."""
     n_groups = moments.counts.shape[-1]
     if n_groups < 2:
         return np.ones(moments.counts.shape[:-1])
@@ -418,8 +418,10 @@ def schur_form_variance(
     variance = noise.second**2 * (t + w) ** 2 * symmetric_form_variance(left, right, moments.profile)
     if moments.sums.size == 0:
         return np.asarray(variance)
-    mean_left, mean_right = _mean_part(moments, left), _mean_part(moments, right)
-    group_left, group_right = _group_part(moments, left), _group_part(moments, right)
+    # -(m.v) for each group (the same), and -(S_g.v)/c_g for each group g
+    mean, counts = total_mean(moments), effective_counts(moments)[:, None]
+    mean_left, mean_right = (np.tile(-(mean @ v), (moments.sums.shape[1], 1)) for v in (left, right))
+    group_left, group_right = (np.asarray(-(moments.sums.T @ v) / counts) for v in (left, right))
     # Z_xe multiplies u a_v^T + v a_u^T with a = total * (mean part) + within * (group part)
     a_left = t[:, :, None] * mean_left + w[:, :, None] * group_left
     a_right = t * mean_right.T + w * group_right.T
@@ -484,14 +486,3 @@ def squares(columns: Any) -> Matrix:
     if hasattr(columns, "multiply"):
         return np.asarray(columns.multiply(columns).sum(axis=0)).ravel()
     return np.asarray(np.einsum("ij,ij->j", columns, columns))
-
-
-def _mean_part(moments: ReleasedGroups, vectors: Matrix) -> Matrix:
-    """-(m.v) for each group (the same) and each column v."""
-    groups = moments.sums.shape[1]
-    return np.tile(-(total_mean(moments) @ vectors), (groups, 1))
-
-
-def _group_part(moments: ReleasedGroups, vectors: Matrix) -> Matrix:
-    """-(S_g.v)/c_g for each group g and each column v."""
-    return np.asarray(-(moments.sums.T @ vectors) / effective_counts(moments)[:, None])

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
+from dpgep.models import null
 from dpgep.models.model import Matrix, MatrixPencil, Model, NoisyPencil
 from dpgep.models.moments import (
     NO_NOISE,
@@ -23,15 +24,6 @@ from dpgep.models.moments import (
     mean_factor,
     normals,
     total_mean,
-)
-from dpgep.models.null import (
-    LowRank,
-    edge,
-    low_rank_before_noise,
-    merged_directions,
-    spectrum_before_noise,
-    swamped_mean,
-    upright,
 )
 
 # Directions of a kind that a larger problem is not thinned out below: a few that stand out are all different.
@@ -94,11 +86,11 @@ def truth_of_rows(pencil: NoisyPencil, covariance: Matrix, most_features: int) -
     """Of a ``covariance``, B the identity: of rows around their mean, or around the means of their groups."""
     released, a = pencil.released, pencil.model.traits.a
     values, vectors = np.linalg.eigh(covariance)
-    values, vectors = spectrum_before_noise(values[::-1], released.noise.second), upright(vectors[:, ::-1])
+    values, vectors = null.spectrum_before_noise(values[::-1], released.noise.second), null.upright(vectors[:, ::-1])
     rows = (released.sums.T @ vectors).T
     if len(values) > most_features:  # half of them as they are
         half = most_features // 2
-        rest = merged_directions(values[half:], rows[half:], most_features - half)
+        rest = null.merged_directions(values[half:], rows[half:], most_features - half)
         parts = (values[:half], rows[:half], np.ones(half)), rest
         values, rows, numbers = (np.concatenate(part) for part in zip(*parts, strict=True))
     else:
@@ -120,7 +112,7 @@ def truth_of_columns(pencil: NoisyPencil) -> PlausibleMoments:
     for (i, x), (j, y) in permutations(enumerate(model.views), 2):
         covariance[x, y] = between[i][j]
     values, vectors = np.linalg.eigh(covariance)
-    values = np.maximum(values, 0.0) if several else spectrum_before_noise(values[::-1], deviation)[::-1]
+    values = np.maximum(values, 0.0) if several else null.spectrum_before_noise(values[::-1], deviation)[::-1]
     second = (vectors * values) @ vectors.T + mean.T @ mean
     moments = replace(released, second=second, noise=NO_NOISE)
     return PlausibleMoments.of(pencil, moments, np.ones(len(values)), None if several else np.eye(len(values)), model)
@@ -161,7 +153,7 @@ def _signal_between(covariance: Matrix, views: Sequence[slice], deviation: float
     """The blocks between views before noise; those within a view are left out."""
     blocks: list[list[Any]] = [[None] * len(views) for _ in views]
     for (i, x), (j, y) in combinations(enumerate(views), 2):
-        signal = low_rank_before_noise(covariance[x, y], deviation / math.sqrt(2))
+        signal = null.low_rank_before_noise(covariance[x, y], deviation / math.sqrt(2))
         blocks[i][j] = (signal.left * signal.sizes) @ signal.right
         blocks[j][i] = blocks[i][j].T
     return blocks
@@ -181,16 +173,16 @@ class _View:
     @staticmethod
     def seen_through(covariance: Matrix, cross: Matrix, deviation: float) -> _View:
         values, vectors = scipy.linalg.eigh(covariance, check_finite=False)
-        shown = values > edge(len(values), deviation)
+        shown = values > null.edge(len(values), deviation)
         below = vectors[:, ~shown]
-        along = below @ low_rank_before_noise(below.T @ cross, deviation / math.sqrt(2)).left
+        along = below @ null.low_rank_before_noise(below.T @ cross, deviation / math.sqrt(2)).left
         found, rotation = np.linalg.eigh(along.T @ covariance @ along)  # SciPy's refused empty ones
         known = np.concatenate(
-            [spectrum_before_noise(values, deviation)[shown], spectrum_before_noise(found, deviation)]
+            [null.spectrum_before_noise(values, deviation)[shown], null.spectrum_before_noise(found, deviation)]
         )
         n_rest = len(values) - len(known)
-        rest = swamped_mean(float(values.sum() - known.sum()), n_rest, deviation) if n_rest else 0.0
-        basis = upright(np.hstack([vectors[:, shown], along @ rotation]))
+        rest = null.swamped_mean(float(values.sum() - known.sum()), n_rest, deviation) if n_rest else 0.0
+        basis = null.upright(np.hstack([vectors[:, shown], along @ rotation]))
         return _View(basis, known, int(shown.sum()), rest)
 
     def merged(self, cross: Matrix, mean: Matrix, share: float) -> tuple[Matrix, Matrix, Matrix, Matrix]:
@@ -200,7 +192,7 @@ class _View:
         others = np.zeros((len(rows) - len(known), rows.shape[1]))
         others[:1, -1] = np.linalg.norm(beside)
         parts = [
-            merged_directions(values, part, max(math.ceil(share * len(values)), _FEWEST))
+            null.merged_directions(values, part, max(math.ceil(share * len(values)), _FEWEST))
             for values, part in (
                 (self.values[: self.n_above], known[: self.n_above]),
                 (np.full(len(others), self.rest), others),
@@ -227,39 +219,39 @@ def truth_of_groups(pencil: NoisyPencil, most_features: int) -> PlausibleMoments
     covariance = released.second - np.outer(total, total) / counts.sum()
     contrasts = released.sums - np.outer(total, shares)
     # coordinates in which W is diagonal: where it stands out of the noise, along the sums elsewhere, and the rest
-    shown = values > edge(len(values), noise.second)
-    above, below = upright(vectors[:, shown]), vectors[:, ~shown]
-    seen = low_rank_before_noise(above.T @ contrasts, noise.sums)
-    hidden = low_rank_before_noise(below.T @ contrasts, noise.sums)
+    shown = values > null.edge(len(values), noise.second)
+    above, below = null.upright(vectors[:, shown]), vectors[:, ~shown]
+    seen = null.low_rank_before_noise(above.T @ contrasts, noise.sums)
+    hidden = null.low_rank_before_noise(below.T @ contrasts, noise.sums)
     along = below @ hidden.left
     quotients = along.T @ covariance @ along - _scatter(hidden, counts)
     found, rotation = np.linalg.eigh(quotients)  # SciPy 1.12 refuses empty ones
-    along = upright(along @ rotation)
+    along = null.upright(along @ rotation)
     hidden_rows = along.T @ below @ hidden.left @ _rows(hidden)
-    upper = spectrum_before_noise(values, noise.second)[shown]
-    middle = spectrum_before_noise(found, noise.second)
+    upper = null.spectrum_before_noise(values, noise.second)[shown]
+    middle = null.spectrum_before_noise(found, noise.second)
     parts = [
-        merged_directions(upper, seen.left @ _rows(seen) + np.outer(above.T @ total, shares), most_features),
+        null.merged_directions(upper, seen.left @ _rows(seen) + np.outer(above.T @ total, shares), most_features),
         (middle, hidden_rows + np.outer(along.T @ total, shares), np.ones(len(middle))),
     ]
     n_left = len(values) - len(upper) - len(middle)
     if n_left:  # no signal there but the mean of all, along one direction
         trace = np.trace(covariance) - np.trace(_scatter(seen, counts)) - np.trace(_scatter(hidden, counts))
-        flat = np.full(n_left, swamped_mean(float(trace - upper.sum() - middle.sum()), n_left, noise.second))
+        flat = np.full(n_left, null.swamped_mean(float(trace - upper.sum() - middle.sum()), n_left, noise.second))
         beside = total - above @ (above.T @ total) - along @ (along.T @ total)
         rest = np.vstack([np.linalg.norm(beside) * shares, np.zeros((n_left - 1, len(shares)))])
-        parts.append(merged_directions(flat, rest, most_features))
+        parts.append(null.merged_directions(flat, rest, most_features))
     values, sums, numbers = (np.concatenate(part) for part in zip(*parts, strict=True))
     moments = ReleasedMoments(sums, counts, released.n, NO_NOISE, np.diag(values) + (sums / counts) @ sums.T)
     return PlausibleMoments.of(pencil, moments, numbers)
 
 
-def _rows(contrasts: LowRank) -> Matrix:
+def _rows(contrasts: null.LowRank) -> Matrix:
     """Sums of the groups, less their share of the sum of all, along the left vectors."""
     return np.asarray(contrasts.sizes[:, None] * contrasts.right)
 
 
-def _scatter(contrasts: LowRank, counts: Matrix) -> Matrix:
+def _scatter(contrasts: null.LowRank, counts: Matrix) -> Matrix:
     """The scatter of means along the left vectors: less than that of the rows, as noise has turned the vectors."""
     rows = np.sqrt(contrasts.overlaps)[:, None] * _rows(contrasts)
     return np.asarray((rows / counts) @ rows.T)

@@ -7,20 +7,10 @@ from typing import Any, Literal
 
 import numpy as np
 
+from dpgep import models
 from dpgep._checks import require_flag, require_non_negative, require_people
 from dpgep.data.groups import public_classes, slice_edges
 from dpgep.data.inputs import View, check_adjacency, n_rows
-from dpgep.models import (
-    CcaModel,
-    ContrastivePcaModel,
-    FdaModel,
-    MultisetCcaModel,
-    PcaModel,
-    PlsModel,
-    SirModel,
-    StandardizedPcaModel,
-    TableModel,
-)
 from dpgep.models.gep import GepModel
 from dpgep.models.model import Adjacency, Matrix, PublicFacts
 from dpgep.models.preprocessing import AutoPreprocessing, Bound, Preprocessing
@@ -112,7 +102,7 @@ def pca(
         NaN and infinities are detected by `solve`, before anything is released.
     """
     require_flag("standardize", standardize)
-    kind = StandardizedPcaModel if standardize else PcaModel
+    kind = models.StandardizedPcaModel if standardize else models.PcaModel
     how = bound, preprocessing, adjacency, public_n, person, rows, weights, largest_weight
     return moment_problem(lambda x: kind(x.width, center), (X,), (), *how)
 
@@ -134,7 +124,8 @@ def cca(
     """Canonical correlation analysis of two views of the same people.
 
     Problem: A v = lambda B v with v = (x, y), A = [[0, Sxy], [Syx, 0]], B = blockdiag(Sx, Sy), S the covariance of the
-    joint row (x, y) (its second moment if not ``center``). Eigenvalues are correlations, in [0, 1] up to noise.
+    joint row (x, y) (its second moment if not ``center``). Eigenvalues are correlations, in [0, 1] up to noise; the
+    solution's ``x_weights`` and ``y_weights`` are the weights of both views.
 
     Parameters
     ----------
@@ -149,18 +140,13 @@ def cca(
     preprocessing, center, adjacency, public_n, person, rows, weights, largest_weight
         As in `dpgep.pca`.
 
-    Returns
-    -------
-    MomentProblem
-        For `dpgep.solve`; the solution contains the weights of both views.
-
     Raises
     ------
     TypeError, ValueError
         As in `dpgep.pca`, and if X and Y differ in their number of rows.
     """
     how = bound, preprocessing, adjacency, public_n, person, rows, weights, largest_weight
-    return moment_problem(lambda x, y: CcaModel((x.width, y.width), center), (X, Y), (), *how)
+    return moment_problem(lambda x, y: models.CcaModel((x.width, y.width), center), (X, Y), (), *how)
 
 
 def pls(
@@ -194,19 +180,9 @@ def pls(
         factors first.
     preprocessing, center, adjacency, public_n, person, rows, weights, largest_weight
         As in `dpgep.pca`.
-
-    Returns
-    -------
-    MomentProblem
-        For `dpgep.solve`; the solution contains the weights of both views.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As in `dpgep.cca`.
     """
     how = bound, preprocessing, adjacency, public_n, person, rows, weights, largest_weight
-    return moment_problem(lambda x, y: PlsModel((x.width, y.width), center), (X, Y), (), *how)
+    return moment_problem(lambda x, y: models.PlsModel((x.width, y.width), center), (X, Y), (), *how)
 
 
 def multiset_cca(
@@ -228,7 +204,8 @@ def multiset_cca(
     moment if not ``center``), A its blocks S_ij between views (i != j, zero within them) and B its blocks S_ii within.
     Eigenvalues lie in [0, m - 1] up to noise. For two views they are the canonical correlations of `dpgep.cca`; for m
     views with equal parts in v, each is m - 1 times the mean correlation of two views. (Kettenring, 1971, the sum of
-    correlations; other packages add 1 to eigenvalues, or divide them by m.)
+    correlations; other packages add 1 to eigenvalues, or divide them by m.) `Solution.view_weights` are the weights of
+    each view.
 
     Parameters
     ----------
@@ -238,11 +215,6 @@ def multiset_cca(
         As in `dpgep.cca`, of the joint row: all parts are clipped together.
     preprocessing, center, adjacency, public_n, person, rows, weights, largest_weight
         As in `dpgep.pca`.
-
-    Returns
-    -------
-    MomentProblem
-        For `dpgep.solve`. `Solution.view_weights` are the weights of each view.
 
     Raises
     ------
@@ -262,7 +234,7 @@ def multiset_cca(
     if not isinstance(views, (list, tuple)):
         raise TypeError(f"views must be a list of matrices, one for each view, got {type(views).__name__}")
     how = bound, preprocessing, adjacency, public_n, person, rows, weights, largest_weight
-    return moment_problem(lambda *rows: MultisetCcaModel(tuple(view.width for view in rows), center), views, (), *how)
+    return moment_problem(lambda *x: models.MultisetCcaModel(tuple(view.width for view in x), center), views, (), *how)
 
 
 def fda(
@@ -306,11 +278,6 @@ def fda(
     preprocessing, adjacency, public_n, person, rows, weights, largest_weight
         As in `dpgep.pca`.
 
-    Returns
-    -------
-    MomentProblem
-        For `dpgep.solve`.
-
     Raises
     ------
     TypeError, ValueError
@@ -319,8 +286,8 @@ def fda(
         than 100 distinct ones, or fractional ones.
     """
 
-    def model(x: View) -> FdaModel:
-        return FdaModel(x.width, public_classes(labels, n_rows(x.rows), classes))
+    def model(x: View) -> models.FdaModel:
+        return models.FdaModel(x.width, public_classes(labels, n_rows(x.rows), classes))
 
     how = bound, preprocessing, adjacency, public_n, person, rows, weights, largest_weight
     return moment_problem(model, (X,), (labels,), *how)
@@ -355,7 +322,7 @@ def sir(
         The response. A replaced person may also change slice: responses are protected like rows. Infinity belongs to an
         outer slice; a person with NaN counts as a person and contributes nothing else.
     slices : int
-        Number of slices of equal width over ``y_range``.
+        Number of slices of equal width over ``y_range``; they may be empty.
     y_range : (low, high)
         Public range of y; values outside it belong to the outer slices. Required unless ``edges`` is given.
     edges : sequence of increasing numbers
@@ -364,11 +331,6 @@ def sir(
     bound, preprocessing, adjacency, public_n, person, rows, weights, largest_weight
         As in `dpgep.fda`.
 
-    Returns
-    -------
-    MomentProblem
-        For `dpgep.solve`. Empty slices are allowed.
-
     Raises
     ------
     TypeError, ValueError
@@ -376,7 +338,7 @@ def sir(
     """
     interior = tuple(slice_edges(slices, y_range, edges).tolist())
     how = bound, preprocessing, adjacency, public_n, person, rows, weights, largest_weight
-    return moment_problem(lambda x: SirModel(x.width, interior), (X,), (y,), *how)
+    return moment_problem(lambda x: models.SirModel(x.width, interior), (X,), (y,), *how)
 
 
 def contrastive_pca(
@@ -416,11 +378,6 @@ def contrastive_pca(
         As in `dpgep.pca`, of the rows of both groups. "auto" shifts rows but does not scale columns, since covariances
         depend on the units: rescale columns by public factors first.
 
-    Returns
-    -------
-    MomentProblem
-        For `dpgep.solve`.
-
     Raises
     ------
     TypeError, ValueError
@@ -429,9 +386,9 @@ def contrastive_pca(
     """
     require_non_negative("alpha", alpha)
 
-    def model(x: View) -> ContrastivePcaModel:
+    def model(x: View) -> models.ContrastivePcaModel:
         classes = public_classes(labels, n_rows(x.rows), (target, background))
-        return ContrastivePcaModel(x.width, Classes(classes), float(alpha))
+        return models.ContrastivePcaModel(x.width, Classes(classes), float(alpha))
 
     how = bound, preprocessing, adjacency, public_n, person, rows, weights, largest_weight
     return moment_problem(model, (X,), (labels,), *how)
@@ -463,22 +420,22 @@ def table_problem(
     require_flag("by_group", by_group)
     cuts = {"slices": slices, "y_range": y_range, "edges": edges}
 
-    def model(x: View) -> TableModel:
+    def model(x: View) -> models.TableModel:
         if groups is None:
             given = {"classes": classes, **cuts}
             described = [name for name, value in given.items() if value is not None]
             if described:
                 raise ValueError(f"{' and '.join(described)} describe groups: give groups as well")
-            return TableModel(x.width, None, by_group)
+            return models.TableModel(x.width, None, by_group)
         if slices is None and edges is None:
             if y_range is not None:
                 raise ValueError("y_range belongs to slices: give their number")
-            return TableModel(x.width, Classes(public_classes(groups, n_rows(x.rows), classes)), by_group)
+            return models.TableModel(x.width, Classes(public_classes(groups, n_rows(x.rows), classes)), by_group)
         if classes is not None:
             raise ValueError("the groups of a table are classes or slices of a response: give one of them")
         if slices is not None and edges is not None:
             raise ValueError("give either edges, which say how many slices there are, or slices with y_range")
-        return TableModel(x.width, Slices(tuple(slice_edges(**cuts).tolist())), by_group)
+        return models.TableModel(x.width, Slices(tuple(slice_edges(**cuts).tolist())), by_group)
 
     how = bound, preprocessing, adjacency, public_n, person, rows, weights, largest_weight
     return moment_problem(model, (X,), () if groups is None else (groups,), *how)

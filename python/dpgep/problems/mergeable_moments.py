@@ -318,15 +318,10 @@ class Moments:
         return copy
 
     def save(self, target: Target) -> None:
-        """Write the sums with a checksum, for `dpgep.load` (docs/formats.md): the same bytes for the same people.
+        """Write the sums with a checksum, to a path or an open binary file, for `dpgep.load` (docs/formats.md).
 
-        Confidential, like the rows: a new file can be read by its owner alone. A file of this name is replaced
-        atomically. Raises TypeError unless classes are text, numbers or booleans.
-
-        Parameters
-        ----------
-        target
-            A path, or a binary file that is open.
+        The same bytes for the same people. Confidential, like the rows: a new file can be read by its owner alone. A
+        file of this name is replaced atomically. Raises TypeError unless classes are text, numbers or booleans.
         """
         with self._lock:
             low, high = self._sums.limbs()
