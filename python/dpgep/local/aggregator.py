@@ -115,13 +115,7 @@ class Aggregator:
         self._accept(other._sum, other.n_reports, other.seeded)
 
     def save(self, target: Target) -> None:
-        """Write the sums with a checksum, for another server or a file; `dpgep.load` reads them.
-
-        Parameters
-        ----------
-        target
-            A path, or a binary file that is open.
-        """
+        """Write the sums with a checksum, to a path or an open binary file; `dpgep.load` reads them."""
         save(SUMS.packed(StoredSums(self.mechanism, self.seeded, self.n_reports, self._sum)), target)
 
     @classmethod

@@ -54,24 +54,6 @@ class Section:
     mark: tuple[float, float] | None = None
 
 
-def to_html(title: str, sections: Sequence[Section]) -> str:
-    """The page; every text is escaped."""
-    template = Template(Path(__file__).with_name("report.html").read_text(encoding="utf-8"))
-    return template.substitute(title=escape(title), sections="\n".join(map(_section, sections)))
-
-
-def to_markdown(title: str, sections: Sequence[Section]) -> str:
-    """Markdown with tables as GitHub reads them; marks in texts are escaped."""
-    parts = [f"# {escaped(title)}"]
-    for section in sections:
-        lines = [section.heading or ["", ""], ["---"] * len(section.rows[0])] if section.rows else []
-        lines += [[escaped(cell) for cell in row] for row in section.rows]
-        parts += [f"## {section.title}"] if section.title else []
-        parts += [escaped(section.text), "\n".join(f"- {escaped(item)}" for item in section.items)]
-        parts.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
-    return "\n\n".join(filter(None, parts)) + "\n"
-
-
 def escaped(text: str) -> str:
     """A text on one line in which nothing is a mark of Markdown, or HTML."""
     plain = re.sub(r"\s+", " ", text)
@@ -273,11 +255,20 @@ class ReportDocument:
 
     def to_html(self) -> str:
         """The document as a page that stands alone."""
-        return to_html("Privacy report" + (f": {self.dataset}" if self.dataset else ""), self._sections())
+        template = Template(Path(__file__).with_name("report.html").read_text(encoding="utf-8"))
+        title = "Privacy report" + (f": {self.dataset}" if self.dataset else "")
+        return template.substitute(title=escape(title), sections="\n".join(map(_section, self._sections())))
 
     def to_markdown(self) -> str:
-        """The document in Markdown."""
-        return to_markdown("Privacy report", self._sections())
+        """The document in Markdown, with tables as GitHub reads them; marks in texts are escaped."""
+        parts = ["# Privacy report"]
+        for section in self._sections():
+            lines = [section.heading or ["", ""], ["---"] * len(section.rows[0])] if section.rows else []
+            lines += [[escaped(cell) for cell in row] for row in section.rows]
+            parts += [f"## {section.title}"] if section.title else []
+            parts += [escaped(section.text), "\n".join(f"- {escaped(item)}" for item in section.items)]
+            parts.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
+        return "\n\n".join(filter(None, parts)) + "\n"
 
     def _sections(self) -> list[Section]:
         """No sentence is taken from the document, which may come from outside: all follow from its guarantee."""

@@ -191,7 +191,7 @@ def regression(
 ) -> Regression:
     """Least squares of the column ``target`` on others, from moments of mapped rows in one group: `Release.regression`.
 
-    ``names`` and ``indicators`` are those of all d columns. If all indicators of a categorical column are in ``on`` and
+    ``names``: of all d columns. ``indicators``: the places among ``on`` of all indicators of a categorical column; if
     their sum shows no variance, its direction is left out.
     """
     columns = [int(j) for j in on]
@@ -258,10 +258,8 @@ def _fitted(
     names: Names,
 ) -> tuple[_Fit, Matrix, tuple[str, ...]]:
     """The fit in the coordinates along a basis of the columns, as columns; and what is left out across it, in words."""
-    places = {column: place for place, column in enumerate(on)}
-    whole = [tuple(places[j] for j in group) for group in indicators if places.keys() >= set(group)]
     labels = None if names is None else tuple(names[j] for j in on)
-    redundant = None if ridge else Redundancy.of_columns(whole, len(on), labels, mapped)
+    redundant = None if ridge else Redundancy.of_columns(indicators, len(on), labels, mapped)
     if redundant is not None:
         of_columns = released.restricted(np.array(on))
         redundant = redundant.without_variance(PencilPart(-np.ones(1)), mean_factor(of_columns), of_columns)

@@ -255,7 +255,7 @@ class Release:
             columns,
             privacy=self.report,
             names=self.model.feature_names,
-            indicators=self.model.indicators,
+            indicators=self._indicators_of(np.array(columns)),
             ridge=ridge,
             rows=rows,
             level=level,
@@ -465,14 +465,9 @@ class Release:
         return Release(model, privacy, noisy, sources, self.preprocessing)
 
     def save(self, target: Target) -> None:
-        """Write the release with a checksum, for `dpgep.load`: by oneself later, or by whoever adds releases.
+        """Write the release with a checksum, to a path or an open binary file, for `dpgep.load`.
 
         A file of this name is replaced atomically. Raises TypeError for classes that are not text, numbers or booleans.
-
-        Parameters
-        ----------
-        target
-            A path, or a binary file that is open.
         """
         save(RELEASE.packed(self), target)
 
@@ -556,13 +551,15 @@ def _parallel(a: PrivacyReport, b: PrivacyReport) -> PrivacyReport:
     mu = max(a.mu, b.mu)
     deltas = [report.delta for report in (a, b)]
     delta = None if None in deltas else max(delta for delta in deltas if delta is not None)
+    # at a delta that is at least that of both: the larger epsilon, if both state one, or the exact one if that is less
+    stated = max(math.inf if report.epsilon is None else report.epsilon for report in (a, b))
     # the moments are the last release, after what prepared them; without noise they have no blocks
     blocks = zip(paid_noise(a), paid_noise(b), strict=False)
     noise = tuple(NoiseBlock(x.name, x.shape, math.hypot(x.deviation, y.deviation)) for x, y in blocks)
     bits = [report.releases[-1].grid_bits for report in (a, b)]
     merged = LedgerEntry("moment matrices of disjoint populations", mu, noise, bits[0] if bits[0] == bits[1] else None)
     return PrivacyReport(
-        epsilon=None if delta is None else _epsilon(a, b, mu, delta),
+        epsilon=None if delta is None else min(stated, epsilon_of(mu, delta)),
         delta=delta,
         mu=mu,
         adjacency=a.adjacency,
@@ -581,9 +578,3 @@ def _together(a: PublicInputs | None, b: PublicInputs | None) -> PublicInputs | 
     ranges = tuple(dict.fromkeys([*a.ranges, *b.ranges]))
     names, person = a.feature_names or b.feature_names, a.person if a.person == b.person else None
     return replace(a, n_people=n, feature_names=names, ranges=ranges, person=person)
-
-
-def _epsilon(a: PrivacyReport, b: PrivacyReport, mu: float, delta: float) -> float:
-    """Epsilon at a delta that is at least that of both: the larger stated one, or the exact one if that is less."""
-    stated = [report.epsilon for report in (a, b) if report.epsilon is not None]
-    return min(max(stated), epsilon_of(mu, delta)) if len(stated) == 2 else epsilon_of(mu, delta)

@@ -267,16 +267,11 @@ class Solution:
         return pandas.DataFrame(self.components.T.copy(), index=index, columns=columns)
 
     def save(self, target: Target) -> None:
-        """Write JSON, to the last bit of every number (docs/formats.md), for `dpgep.load`.
+        """Write JSON, to the last bit of every number (docs/formats.md), to a path or an open file, for `dpgep.load`.
 
         Everything in it is an attribute of the solution, or a released value that it follows from: it may be published
         where the solution may. A file of this name is replaced atomically. Raises TypeError for classes of people that
         are not text, numbers or booleans.
-
-        Parameters
-        ----------
-        target
-            A path, or a binary file that is open.
         """
         save(SOLUTION.text(self).encode(), target)
 
@@ -303,7 +298,9 @@ class Solution:
         if self._may_gain_from_clipping():
             lines.append('  note         method="clipped-power" may have several times less error; "auto" tries it')
         lines += d.table(self.eigenvalues)
-        lines[-self.n_components :] = map(self._with_names, range(self.n_components), lines[-self.n_components :])
+        for row in range(self.n_components):
+            weights = self._largest_weights(row)
+            lines[row - self.n_components] += f"  {weights}" if weights else ""
         if self.n_components > 10:
             lines[10 - self.n_components :] = [f"  ... {self.n_components - 10} more"]
         return "\n".join(lines)
@@ -311,10 +308,6 @@ class Solution:
     def _title(self) -> str:
         count = f"{self.n_components} component{'s' * (self.n_components != 1)}"
         return f"{self.model.name} by {self.method}: {count} in {self.model.n_features} features"
-
-    def _with_names(self, row: int, line: str) -> str:
-        weights = self._largest_weights(row)
-        return f"{line}  {weights}" if weights else line
 
     def _largest_weights(self, row: int) -> str:
         """The largest weights of columns over ``scale`` in a component: not of one that is lost."""
@@ -393,7 +386,10 @@ def solution_of(
     if mapped is not None:
         if scale is not None:
             assert isinstance(diagnostics, ReleaseDiagnostics)
-            diagnostics = _in_units(diagnostics, mapped)
+            assert mapped.scale is not None
+            unit = float(mapped.scale[0]) ** 2
+            sizes = {name: getattr(diagnostics, name) * unit for name in ("noise_level", "spectrum", "eigengaps")}
+            diagnostics = replace(diagnostics, **sizes)
         if model.traits.scale_free:
             components = mapped.components(components)
         else:
@@ -416,15 +412,6 @@ def solution_of(
         release=release,
         _moments=None if result.moments is None else paired(result.moments),
     )
-
-
-def _in_units(found: ReleaseDiagnostics, mapped: Preprocessing) -> ReleaseDiagnostics:
-    """What was found in units of the columns, its sizes too."""
-    assert mapped.scale is not None
-    assert found.eigengaps is not None
-    unit = float(mapped.scale[0]) ** 2
-    level, spectrum, gaps = found.noise_level * unit, found.spectrum * unit, found.eigengaps * unit
-    return replace(found, noise_level=level, spectrum=spectrum, eigengaps=gaps)
 
 
 def warn_of_accuracy(result: MethodResult, solution: Solution) -> None:
