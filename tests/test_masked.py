@@ -466,7 +466,7 @@ def test_columns_without_names_are_not_added_to_columns_with_names() -> None:
     [
         ({"sites": ("north",)}, "two different names or more"),
         ({"sites": ("north", "north")}, "two different names or more"),
-        ({"colluding": 3}, "colluding must be a whole number from 0 to 2, all sites but one, got 3"),
+        ({"colluding": 3}, "colluding must be a whole number below that of the sites, got 3"),
         ({"colluding": True}, "colluding must be a whole number"),
         ({"sites": "ab"}, "two different names or more"),
         ({"sites": (1, 2)}, "two different names or more"),

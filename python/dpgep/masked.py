@@ -111,10 +111,7 @@ class Terms:
         if len(names) < 2 or len(set(names)) < len(names) or not all(map(_is_name, names)):
             raise ValueError(f"sites must be two different names or more, got {self.sites!r}")
         if isinstance(self.colluding, (bool, float)) or self.colluding not in range(len(names)):
-            raise ValueError(
-                f"colluding must be a whole number from 0 to {len(names) - 1}, all sites but one, got "
-                f"{self.colluding!r}"
-            )
+            raise ValueError(f"colluding must be a whole number below that of the sites, got {self.colluding!r}")
         if not _is_name(self.session):
             raise ValueError(f"session must be a name for this sum, got {self.session!r}")
         object.__setattr__(self, "sites", names)
@@ -242,9 +239,7 @@ class Site:
             raise ValueError(f"the key that came back for {self.name} is not the one that this site made")
         self._require_terms(moments)
         if budget is not None and LARGEST_MU < budget.mu < math.inf:
-            raise ValueError(
-                f"a masked sum is proved for budgets of a mu up to {LARGEST_MU:g}, this one has mu = {budget.mu:.6g}"
-            )
+            raise ValueError(f"a masked sum is proved for budgets of mu <= {LARGEST_MU:g}, got mu = {budget.mu:.6g}")
         run = Run(problem_from(moments), budget or self.terms.guarantee, {"mu": self.terms.guarantee.mu})
         with run.reserved():
             seeds = self._take_seeds(roster)  # after all that may be refused

@@ -194,9 +194,7 @@ class _Encoder:
             return _listed(value) if self._parts is None else self._stored(value, _entry_type(kind))
         if dataclasses.is_dataclass(value):
             if type(value) not in _NAMES and isinstance(kind, type) and _variants(kind):
-                raise TypeError(
-                    f"files have no name for {type(value).__qualname__}: put @stored_as(...) above the class"
-                )
+                raise TypeError(f"files have no name for {type(value).__qualname__}: put @stored_as(...) above it")
             return self._record(value)
         if isinstance(value, Mapping):
             return [[self.value(part, None) for part in pair] for pair in value.items()]
@@ -450,9 +448,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _integer(digits: str) -> int:
     if len(digits) > MOST_DIGITS:
-        raise ValueError(
-            f"this is no file of dpgep: an integer in it has {len(digits)} digits, more than {MOST_DIGITS}"
-        )
+        raise ValueError(f"this is no file of dpgep: an integer has {len(digits)} digits, more than {MOST_DIGITS}")
     return int(digits)
 
 

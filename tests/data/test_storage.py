@@ -245,7 +245,7 @@ def test_a_sparse_spike_is_found_by_products() -> None:
         ({"storage": "operator", "sparsity": "auto"}, "needs the released matrix"),
         ({"memory_limit": 32 * D * 30}, "give a smaller n_components"),
         ({"method": "rayleigh-flow", "memory_limit": 24 * D}, "memory_limit"),
-        ({"method": "rayleigh-flow", "init": "convex", "memory_limit": 32 * D * D - 1}, "does not fit"),
+        ({"method": "rayleigh-flow", "init": "convex", "memory_limit": 32 * D * D - 1}, "needs more than memory_limit"),
     ],
 )
 def test_refuses_before_anything_is_spent(options: dict[str, Any], message: str) -> None:

@@ -273,7 +273,7 @@ def test_repr_reads_well(correlated_rows: Matrix) -> None:
 def test_transform_says_how_to_read_a_scan(correlated_rows: Matrix) -> None:
     solution = solve_seeded(dpgep.pca(correlated_rows, bound=5.0), epsilon=math.inf)
     scan = dpgep.scan([correlated_rows[:100], correlated_rows[100:]])
-    with pytest.raises(TypeError, match=r"X must be .* in memory, got a scan: .* for \(rows,\) in scan.read\(scan\)"):
+    with pytest.raises(TypeError, match=r"X must be in memory, not a scan: .* for \(rows,\) in scan.read\(scan\)"):
         solution.transform(scan)
     scores = [solution.transform(rows) for (rows,) in scan.read(scan)]
     np.testing.assert_allclose(np.vstack(scores), solution.transform(correlated_rows))

@@ -376,7 +376,7 @@ def test_a_forged_release_is_not_signed(tmp_path: Path, capsys: pytest.CaptureFi
         ("everybody", {"bound": "auto"}, "bound must be a number, got 'auto'"),
         ("everybody", {"bound": None, "preprocessing": {"bound": 1.0, "scale": [1.0, -1.0, 1.0]}}, "scale must be"),
         ("everybody", {"preprocessing": {"bound": 1.0}}, "preprocessing has a bound of its own"),
-        ("everybody", {"bound": None}, "sums over people are made before a budget"),
+        ("everybody", {"bound": None}, "sums come before a budget"),
         ("everybody", {"adjacency": "none"}, "adjacency must be one of"),
         ("everybody", {"public_n": 3}, "public_n requires"),
         ("hidden", {"public_n": -3}, "public_n must be a positive whole number, got -3"),

@@ -382,10 +382,7 @@ def _claim_of_output(
 ) -> tuple[float | None, float | None, float | None]:
     """(delta, claimed mu, claimed epsilon) of a mechanism that is not a problem."""
     if rho is not None:
-        raise ValueError(
-            "rho is not a claim about a single test: give mu (sqrt(2 rho) if all noise is Gaussian), or epsilon and "
-            "delta"
-        )
+        raise ValueError("rho is not a claim about a single test: give mu, or epsilon and delta")
     if epsilon is not None and mu is not None:
         raise ValueError("two claims given: epsilon and mu; give only one")
     for name, value in (("epsilon", epsilon), ("mu", mu)):
@@ -439,8 +436,5 @@ def _published_numbers(statistic: Statistic | None, parts: list[int], output: An
     lengths = [len(array) for array in arrays]
     parts.extend([] if parts else lengths)
     if not lengths or lengths != parts:
-        raise ValueError(
-            f"low_bits needs arrays of the same lengths from every run: {which} gave lengths {lengths}, the first "
-            f"{parts}; give a statistic that selects arrays"
-        )
+        raise ValueError(f"low_bits needs arrays of one length in all runs: {which} gave {lengths}, the first {parts}")
     return np.concatenate(arrays)

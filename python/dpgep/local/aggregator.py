@@ -287,10 +287,7 @@ class Aggregator:
         """Raise unless n honest reports may have this sum."""
         norm, limit = math.sqrt(total @ total), self.mechanism.largest_norm(n)
         if norm > limit:
-            raise ReportError(
-                f"the sum of {n} reports has norm {norm:.3g} bound^2, beyond the {limit:.3g} bound^2 possible if all "
-                "clients followed the mechanism"
-            )
+            raise ReportError(f"the sum of {n} reports has norm {norm:.3g} bound^2, honest ones at most {limit:.3g}")
 
     def _checked_sum(self, values: NDArray[Any]) -> NDArray[np.int64]:
         """(2, size) exact sum of the rows in two limbs; none overflows, as no entry is larger than an honest one."""
@@ -317,9 +314,7 @@ def _integers(slab: NDArray[Any], largest: int, start: int, n: int) -> NDArray[n
     # a NaN is in no range
     if not (slab.max() <= largest and slab.min() >= -largest):
         wrong = start + int(np.argmin(((slab <= largest) & (slab >= -largest)).all(axis=1)))
-        raise ReportError(
-            f"report {wrong} of {n} has an entry beyond {largest} in modulus, more than an honest report can have"
-        )
+        raise ReportError(f"report {wrong} of {n} has an entry beyond {largest}, more than an honest report can have")
     if slab.dtype != np.int64 and (np.trunc(slab) != slab).any():
         wrong = start + int(np.argmax((np.trunc(slab) != slab).any(axis=1)))
         raise ReportError(f"report {wrong} of {n} has a non-integer entry")

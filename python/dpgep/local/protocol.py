@@ -196,10 +196,7 @@ class Reports:
         values: Any = self.values
         size, shape = self.mechanism.size, getattr(values, "shape", type(values).__name__)
         if not isinstance(values, np.ndarray) or values.shape[1:] != (size,):
-            raise ReportError(
-                f"reports of dim = {self.mechanism.dim} have d (d + 1)/2 = {size} entries each, shape (m, {size}); "
-                f"got {shape}"
-            )
+            raise ReportError(f"reports of dim = {self.mechanism.dim} have shape (m, {size}), d (d + 1)/2; got {shape}")
         if values.dtype.name not in ENTRY_TYPES:
             raise ReportError(f"reports have entries of type {' or '.join(ENTRY_TYPES)}, got {values.dtype.name}")
 

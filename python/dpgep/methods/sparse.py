@@ -182,8 +182,7 @@ class _Pair:
         self.diagonal_b = np.ones(len(a)) if b is None else np.diagonal(b) + ridge
         if not (self.diagonal_b > 0).all():
             raise np.linalg.LinAlgError(
-                f"B + ridge I is not positive definite: its smallest diagonal entry is {self.diagonal_b.min():.3g}; "
-                "pass a larger ridge"
+                f"B + ridge I is not positive definite ({self.diagonal_b.min():.3g}): pass a larger ridge"
             )
         self.roots_b = np.sqrt(self.diagonal_b)
         self._solved: dict[tuple[bytes, int], Candidate] = {}  # searches from many starts meet in few supports
@@ -230,10 +229,10 @@ class _Pair:
         b.flat[:: len(b) + 1] += self.ridge
         try:
             values, vectors = scipy.linalg.eigh(self.a[block], b, overwrite_a=True, overwrite_b=True, driver="gvd")
-        except np.linalg.LinAlgError as error:
+        except np.linalg.LinAlgError:
             raise np.linalg.LinAlgError(
-                f"B + ridge I is not positive definite on a support of {len(b)} coordinates; pass a larger ridge"
-            ) from error
+                "B + ridge I is not positive definite on a support: pass a larger ridge"
+            ) from None
         return values, vectors
 
     def a_times(self, support: Support, vectors: Matrix) -> Matrix:

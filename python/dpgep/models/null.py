@@ -64,7 +64,11 @@ def swamped_mean(trace: float, n: int, deviation: float) -> float:
 
     That of N(trace/n, deviation^2/n) under a flat prior on the positive numbers, at least ``LEAST_DEVIATIONS``.
     """
-    return max(_positive_mean(trace / n, deviation / math.sqrt(n)), LEAST_DEVIATIONS * deviation)
+    mean, spread = trace / n, deviation / math.sqrt(n)
+    if spread > 0:  # the mean of such a law, given that it is positive
+        z = mean / spread
+        mean += spread * math.exp(-z * z / 2 - float(scipy.special.log_ndtr(z))) / math.sqrt(2 * math.pi)
+    return max(mean, 0.0, LEAST_DEVIATIONS * deviation)
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,14 +150,6 @@ def _without_repulsion(values: Matrix, limit: float) -> Matrix:
     return np.asarray((values + np.sqrt(np.maximum(values**2 - limit**2, 0.0))) / 2)
 
 
-def _positive_mean(mean: float, deviation: float) -> float:
-    """Mean of N(mean, deviation^2) given that it is positive."""
-    if deviation == 0:
-        return max(mean, 0.0)
-    z = mean / deviation
-    return mean + deviation * math.exp(-z * z / 2 - float(scipy.special.log_ndtr(z))) / math.sqrt(2 * math.pi)
-
-
 @lru_cache(maxsize=1024)
 def leading_of_noise(d: int, sixteenths: int, seed: int, n_draws: int) -> Matrix:
     """(n_draws,), the largest eigenvalue of GOE(1) noise in d dimensions, less the mean of all d.
@@ -161,15 +157,9 @@ def leading_of_noise(d: int, sixteenths: int, seed: int, n_draws: int) -> Matrix
     ``sixteenths`` of |m| t/s, of the noise of a mean besides, rounded up: the edge of noise moves by 2 % at most, and
     is known from another fit. Its part -e e^T, which only lowers eigenvalues, is left out.
     """
-    found = _leading(d, sixteenths / 16, seed, n_draws)
-    found.flags.writeable = False
-    return found
-
-
-def _leading(d: int, of_mean: float, seed: int, n_draws: int) -> Matrix:
     if d == 1:
         return np.zeros(n_draws)
-    generator = np.random.default_rng(seed)
+    generator, of_mean = np.random.default_rng(seed), sixteenths / 16
     size = min(d, math.ceil(_CORNER + _CORNER_TIMES_ROOT * d ** (1 / 3)))
     diagonal = generator.standard_normal((n_draws, size))
     beside = np.sqrt(generator.chisquare(d - np.arange(1, size), (n_draws, size - 1)) / 2)
@@ -178,4 +168,6 @@ def _leading(d: int, of_mean: float, seed: int, n_draws: int) -> Matrix:
     beside[:, 0] *= math.sqrt(1 + 2 * of_mean**2)
     pairs = zip(diagonal, beside, strict=True)
     found = [lapack.dstebz(row, off, _ONE_BY_NUMBER, 0.0, 0.0, size, size, _TOLERANCE, b"E") for row, off in pairs]
-    return np.asarray(np.array([values[0] for _, values, *_ in found]) - (diagonal.sum(axis=1) + rest) / d)
+    leading = np.array([values[0] for _, values, *_ in found]) - (diagonal.sum(axis=1) + rest) / d
+    leading.flags.writeable = False  # shared
+    return np.asarray(leading)

@@ -157,10 +157,7 @@ class Moments:
         self.model: RowModel = model
         found = clipping_of("auto" if bound is None else bound, preprocessing)
         if isinstance(found, AutoPreprocessing):
-            raise ValueError(
-                "sums over people are made before a budget is there to buy a bound from: bound must be a number, or "
-                "preprocessing that of an earlier solution"
-            )
+            raise ValueError("sums come before a budget: give a number as bound, or preprocessing of another solution")
         if isinstance(found, Preprocessing):
             found.require_fits(model)
         self.preprocessing = preprocessing
@@ -374,10 +371,7 @@ class Moments:
 def problem_from(given: object) -> SummedProblem:
     """The problem of `Moments` as they are now. Raises TypeError for anything else."""
     if not isinstance(given, Moments):
-        raise TypeError(
-            "problem must come from dpgep.pca, cca, pls, fda, sir or gep, or be dpgep.Moments; "
-            f"got {type(given).__name__}"
-        )
+        raise TypeError(f"problem must come from dpgep.pca or another, or be dpgep.Moments; got {type(given).__name__}")
     with given._lock:
         sums, adjacency = given._summed(), given._adjacency
         if given.n < 2 and adjacency == "replace-one":

@@ -399,9 +399,7 @@ def moment_problem(
         if auto.missing == "pairwise":
             require_pairs(model)
         if auto.precondition == "full" and not model.traits.linear_free:
-            raise ValueError(
-                f'precondition="full" would change the answer of {model.name}: it is for cca, fda and sir; use "auto"'
-            )
+            raise ValueError(f'precondition="full" would change the answer of {model.name}: use "auto"')
         if auto.ranges:
             auto = auto.for_columns(model.n_features, model.feature_names)
     is_sparse = any(hasattr(view.rows, "tocsr") for view in views)

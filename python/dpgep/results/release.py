@@ -170,9 +170,7 @@ class Release:
         """Directions of columns that the released slices of a response depend on, as of `dpgep.sir`."""
         features, slices = self._numbers(columns), self.model.grouping
         if not isinstance(slices, Slices):
-            raise ValueError(
-                "this release has no slices of a response: use dpgep.release(X, y=..., y_range=...), or dpgep.sir"
-            )
+            raise ValueError("this release has no slices of a response: use dpgep.release(X, y=..., y_range=...)")
         return self._solved(SirModel(len(features), slices.interior_edges), features, n_components, options)
 
     def mean(self, columns: Columns = None) -> Matrix:
@@ -329,9 +327,7 @@ class Release:
 
     def _numbers(self, columns: Columns, what: str = "columns") -> NDArray[np.intp]:
         if not self._noisy.sums.size:
-            raise ValueError(
-                f"this release of {self.model.name} has no mean: dpgep.release(X, ...) of rows to ask for columns"
-            )
+            raise ValueError(f"this release of {self.model.name} has no mean: ask columns of dpgep.release(X, ...)")
         if self.preprocessing is not None and self.preprocessing.mixes_columns:
             raise ValueError(
                 'precondition="full" has mixed the columns of this release, which only answers solve(): release with '
@@ -360,9 +356,7 @@ class Release:
 
     def _number_of_group(self, group: Hashable) -> int:
         if not self._noisy.by_group:
-            raise ValueError(
-                "this release has one second moment for everybody: use dpgep.release(X, labels, by_group=True)"
-            )
+            raise ValueError("this release is not by group: use dpgep.release(X, labels, by_group=True)")
         labels = self._classes() if isinstance(self.model.grouping, Classes) else tuple(range(len(self._noisy.counts)))
         if group not in labels:
             raise ValueError(f"there is no group {quoted(group)}: the released ones are {listed(labels)}")
@@ -454,10 +448,7 @@ class Release:
             differing = [f"{key} ({ours[key]!r} and {theirs[key]!r})" for key in ours if ours[key] != theirs[key]]
             raise ValueError(f"the releases differ in {', '.join(differing)}: they cannot be added")
         if self._sources & other._sources:
-            raise ValueError(
-                "both sums include releases of the same people, who would count twice and have paid for both. Only "
-                "releases of disjoint populations can be added"
-            )
+            raise ValueError("both sums include releases of the same people, who would count twice")
         model = named(self.model, *names_of_views(other.model))
         n = self._noisy.n + other._noisy.n
         noisy = pooled(self._noisy, other._noisy, (self._noisy.n / n, other._noisy.n / n), n)

@@ -356,8 +356,7 @@ def new_rows(values: Any, d: int, absent: Matrix | None, names: Names, name: str
     """
     if isinstance(values, (Scan, Selection)):
         raise TypeError(
-            f"{name} must be an array or a table in memory, got a scan: apply this to its batches, "
-            "for (rows,) in scan.read(scan)"
+            f"{name} must be in memory, not a scan: apply this to its batches, for (rows,) in scan.read(scan)"
         )
     check_same(column_names(values), names, name)
     array = values.compute() if is_dask_frame(values) else values

@@ -267,9 +267,7 @@ class _Congruence(_Admm):
         values, self._basis = scipy.linalg.eigh(b, driver="evd")
         values = values + ridge
         if not values[0] > len(b) * np.finfo(float).eps * values[-1]:
-            raise np.linalg.LinAlgError(
-                f"B + ridge I is not positive definite: its smallest eigenvalue is {values[0]:.3g}; pass a larger ridge"
-            )
+            raise np.linalg.LinAlgError(f"B + ridge I is not positive definite ({values[0]:.3g}): pass a larger ridge")
         self._radius = 1.0 / math.exp(float(np.log(values).mean()))  # 1 / c
         roots = np.sqrt(values * self._radius)
         self._s = np.outer(roots, roots)

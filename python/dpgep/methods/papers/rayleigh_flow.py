@@ -112,8 +112,7 @@ class FlowOptions(Options):
         d = public.model.n_features
         if given_vectors(self.init, k, d) is None and self.init == "convex" and matrix_bytes(d) > self.memory_limit:
             raise ValueError(
-                f'init="convex" releases a {d} x {d} matrix, which does not fit into memory_limit = '
-                f'{self.memory_limit}: use "screen" or raise memory_limit'
+                f'init="convex" needs more than memory_limit = {self.memory_limit}: raise it or use "screen"'
             )
         if self.noise == "lazy":
             require_capacity(public, k, self.memory_limit)

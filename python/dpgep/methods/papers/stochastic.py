@@ -99,10 +99,7 @@ class StochasticOptions(Options):
             raise ValueError(f"batch_size must be at most n = {public.facts.n}, got {self.batch_size}")
         given_vectors(self.init, k, public.model.n_features, RANDOM)
         if self.step_sizes is not None and not math.isfinite(max(self.step_sizes) / public.facts.bound**2):
-            raise ValueError(
-                f"step_sizes must be finite in units of 1/bound^2, got {self.step_sizes!r} for bound = "
-                f"{public.facts.bound:.3g}"
-            )
+            raise ValueError(f"step_sizes must be finite in units of 1/bound^2, got {self.step_sizes!r}")
 
     def rate(self, n: int, mu: float) -> float:
         """q, the probability with which a person is in a sample."""
@@ -132,10 +129,7 @@ class ReducedOptions(StochasticOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.n_passes <= self.n_epochs:
-            raise ValueError(
-                f"n_passes must exceed n_epochs, whose full gradients take one pass each: "
-                f"{self.n_passes} <= {self.n_epochs}"
-            )
+            raise ValueError(f"n_passes must exceed n_epochs, of a pass each: {self.n_passes} <= {self.n_epochs}")
 
     def rate(self, n: int, mu: float) -> float:
         batch = math.ceil(n / _STEPS_PER_EPOCH) if self.batch_size is None else self.batch_size
