@@ -391,7 +391,7 @@ def test_low_bits_need_the_same_numbers_from_every_run() -> None:
     lengths = iter(range(1, 100))
     with pytest.raises(ValueError, match="needs arrays of one length in all runs: run 1 on data gave"):
         audit(lambda x: np.zeros(next(lengths)), (0.0, 1.0), None, low_bits=True, runs=20)
-    with pytest.raises(ValueError, match="gave lengths \\[\\]"):
+    with pytest.raises(ValueError, match="gave \\[\\]"):
         audit(lambda x: "text", (0.0, 1.0), None, low_bits=True, runs=20)
     with pytest.raises(ValueError, match="gaussian=True assumes a statistic linear in the values"):
         audit_samples(np.zeros((20, 2)), np.zeros((20, 2)), low_bits=True, gaussian=True)
