@@ -662,7 +662,7 @@ def test_summed_moments_have_no_rows() -> None:
         ({"threshold": "median"}, "threshold must be one of 'auto'"),
         ({"quantile": 1.0}, "quantile must lie strictly between 0 and 1"),
         ({"init": "release"}, "init must be 'random'"),
-        ({"init": None}, "init must be 'random' or a public array"),
+        ({"init": None}, "init must be 'random' or public real numbers"),
         ({"init": np.ones((2, D))}, r"shape \(1, 7\)"),
     ],
 )

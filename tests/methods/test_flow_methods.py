@@ -370,7 +370,7 @@ def test_a_sparse_release_costs_what_a_dense_one_costs(k: int, options: dict[str
         ({"noise": "none"}, "noise must be one of"),
         ({"noise_shape": "gauss"}, "noise_shape must be one of"),
         ({"noise_shape": "iid"}, 'requires noise="fresh"'),
-        ({"init": "best"}, "init must be 'random' or 'convex' or 'screen' or a public array"),
+        ({"init": "best"}, "init must be 'random' or 'convex' or 'screen' or public real numbers"),
         ({"init": np.ones(3)}, "shape"),
         ({"init": np.zeros(D)}, "none of them zero"),
         ({"init": np.full(D, math.nan)}, "finite"),

@@ -30,7 +30,7 @@ import dpgep
 from dpgep import masked, serialization
 from dpgep.cli import main
 from dpgep.data import integer_moments
-from dpgep.local import Aggregator, GaussianRandomizer, ReportBatch
+from dpgep.local import Aggregator, GaussianRandomizer, Reports
 from dpgep.masked import Site, Terms
 from dpgep.models import FdaModel, PcaModel
 from dpgep.models.clipping import Clipping
@@ -496,7 +496,7 @@ def test_no_message_of_a_client_does_anything_but_load_or_be_refused(data: st.Da
     head = bytes(message[:60])
     sealed = head + struct.pack("<I", zlib.crc32(payload, zlib.crc32(head))) + payload
     with contextlib.suppress(ValueError):
-        found = ReportBatch.from_bytes(sealed)
+        found = Reports.from_bytes(sealed)
         assert found.mechanism.mismatch(_client().mechanism) is None or found.mechanism.deviation > 0
 
 
@@ -537,10 +537,10 @@ def _message() -> bytes:
     ids=str,
 )
 def test_reports_whose_noise_is_not_that_of_their_guarantee_are_refused(changes: dict[str, Any], said: str) -> None:
-    batch = ReportBatch.from_bytes(_message())
+    batch = Reports.from_bytes(_message())
     mechanism = dataclasses.replace(batch.mechanism, **changes)
     with pytest.raises(ValueError, match=said):
-        ReportBatch.from_bytes(ReportBatch(mechanism, batch.values).to_bytes())
+        Reports.from_bytes(Reports(mechanism, batch.values).to_bytes())
 
 
 @settings(max_examples=40, deadline=None)

@@ -68,7 +68,7 @@ def given_vectors(values: Any, k: int, d: int, kinds: Sequence[str] = KINDS) -> 
     if array.dtype.kind not in "fiub" or array.shape != (k, d):
         got = repr(values) if isinstance(values, str) else f"{array.dtype} of shape {np.shape(values)}"
         raise ValueError(
-            f"init must be {' or '.join(map(repr, kinds))} or a public array of shape ({k}, {d}), got {got}"
+            f"init must be {' or '.join(map(repr, kinds))} or public real numbers of shape ({k}, {d}), got {got}"
         )
     block = array.astype(np.float64)
     norms = np.linalg.norm(block, axis=1)
