@@ -19,7 +19,7 @@ CASES += [("sir", "known", "add-remove"), ("pca", "pairwise", "replace-one")]
 CASES += [("pca by products", "known", "replace-one"), ("fda by a flow", "known", "add-remove")]
 CASES += [("pca of a screen", "known", "replace-one")]
 CASES += [("pca, weights", "known", "replace-one"), ("pca, rows alike", "known", "add-remove")]
-CASES += [(name, "known", "replace-one") for name in ("contrastive-pca", "pca of batches", "fda of merged Moments")]
+CASES += [(name, "known", "replace-one") for name in ("pca of batches", "fda of merged Moments")]
 
 
 @pytest.mark.parametrize(("name", "terms", "adjacency"), CASES)

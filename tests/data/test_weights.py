@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import dpgep
+from dpgep.data import weighting
 from dpgep.data.people import WEIGHT_BITS
 from dpgep.data.weighting import UNIT_BITS, Weighting, shared_weights
 from dpgep.methods import METHODS
@@ -135,7 +136,7 @@ def test_weights_beyond_their_bounds_are_cut_off() -> None:
     st.sampled_from([WEIGHT_BITS, UNIT_BITS]),
     st.integers(0, 3),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_whole_weights_of_a_person(rows: list[tuple[int, int]], alike: int, bits: int, n_keys: int) -> None:
     """At most one person's, never negative, near the exact ones, and a function of the person's rows alone."""
     persons = np.unique([person for person, _ in rows], return_inverse=True)[1]
@@ -153,12 +154,12 @@ def test_whole_weights_of_a_person(rows: list[tuple[int, int]], alike: int, bits
         np.testing.assert_array_equal(weights[own], alone)
 
 
-def test_no_number_of_rows_makes_a_person_count_more_than_once() -> None:
-    """Sums of whole weights would wrap beyond 2^63: of many rows, each counts less."""
-    n = (1 << 22) + (1 << 20)
-    units, keys = np.full(n, 1 << UNIT_BITS), np.zeros(n, np.uint64)
+def test_no_number_of_rows_makes_a_person_count_more_than_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sums of weights would wrap beyond 2^63: of many rows each counts less. In finer units, 300 are many."""
+    monkeypatch.setattr(weighting, "UNIT_BITS", 55)
+    units, keys = np.full(300, 1 << 55), np.zeros(300, np.uint64)
     for bits in (WEIGHT_BITS, UNIT_BITS):
-        weights = shared_weights(np.zeros(n, np.int64), units, 1, lambda: keys, bits)
+        weights = shared_weights(np.zeros(300, np.int64), units, 1, lambda: keys, bits)
         assert weights.min() >= 0
         assert 0 < weights.sum() <= 1 << bits
 
@@ -332,19 +333,19 @@ def test_errors_are_those_that_are_stated(adjacency: Any) -> None:
 @pytest.mark.filterwarnings("ignore::dpgep.PrivacyWarning", "ignore::dpgep.AccuracyWarning")
 @pytest.mark.parametrize("weighted", [True, False])
 def test_noise_in_a_released_number_is_counted_in_all_that_it_divides(weighted: bool) -> None:
-    """Of rows as long as the bound it moves a variance as much as all other noise: 1 +- 0.18 with p < 1e-6."""
+    """Of rows as long as the bound it moves a variance as much as all other noise: 1 +- 0.23 with p < 1e-6."""
     rng = np.random.default_rng(6)
     x = np.c_[rng.choice([-0.9, 0.9], 400), 0.1 * rng.standard_normal((400, 2))]
     given: dict[str, Any] = {"weights": rng.uniform(0.5, 1, 400), "largest_weight": 1.0} if weighted else {}
     problem = dpgep.pca(x, bound=1.0, adjacency="replace-one" if weighted else "add-remove", **given)
     found, stated = [], []
-    for seed in range(400):
+    for seed in range(250):
         release = dpgep.release(problem, epsilon=1.0, delta=1e-6, seed=seed)
         estimate = release.covariance()
         half = (estimate.high - estimate.low)[0, 0] / 2 / NormalDist().inv_cdf((1 + estimate.level) / 2)
         found.append(estimate.values[0, 0])
         stated.append(half**2 - 2 * estimate.values[0, 0] ** 2 / release.n_people)  # less what sampling adds
-    assert np.std(found) == pytest.approx(math.sqrt(np.mean(stated)), rel=0.18)
+    assert np.std(found) == pytest.approx(math.sqrt(np.mean(stated)), rel=0.23)
 
 
 @pytest.mark.filterwarnings("ignore::dpgep.PrivacyWarning", "ignore::dpgep.AccuracyWarning")

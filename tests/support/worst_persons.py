@@ -169,7 +169,7 @@ MECHANISMS: dict[str, Mechanism] = {
         options=(*ONE, ("screen", 1)),
         reached=0.8,  # the worst pairs of a covariance between views have a crowd elsewhere
     ),
-    "pca by samples": Mechanism(_sampled, terms=("known",)),
+    "pca by samples": Mechanism(_sampled, terms=("known",), reached=0.7),  # who is replaced pays for two steps
     "pca by clipped-power": Mechanism(
         lambda rows, groups, adjacency, **terms: dpgep.pca(
             rows, adjacency=adjacency, public_n=None if adjacency == "replace-one" else 4, **terms
