@@ -10,7 +10,7 @@ import json
 import math
 import os
 from collections.abc import Callable
-from dataclasses import astuple
+from dataclasses import astuple, fields
 from pathlib import Path
 from typing import Any
 
@@ -263,20 +263,25 @@ def _moments(document: Document) -> Moments:
     _require_model(stored.model)
     if stored.bits not in BITS:
         raise ValueError(f"bits must be from {BITS[0]} to {BITS[-1]}, got {stored.bits}")
-    weight_bits = weight_bits_of(stored.person)
+    inputs = stored.person, stored.rows, stored.largest_weight
+    facts = PublicFacts(stored.adjacency, None, stored.public_n, *inputs)
+    weight_bits = weight_bits_of(facts)
     if not 0 <= stored.n << weight_bits <= _MOST_PEOPLE:
         raise ValueError(f"n must be a number of people, from 0 to 2^{62 - weight_bits}, got {stored.n}")
-    layout = layout_of(stored.model, PublicFacts(stored.adjacency, None, stored.public_n), stored.preprocessing)
+    most = stored.n << weight_bits
+    if not (0 <= stored.weight <= most and (facts.weighted or stored.weight == most)):
+        raise ValueError(f"weight must be that of n = {stored.n} people, got {stored.weight}")
+    layout = layout_of(stored.model, facts, stored.preprocessing)
     size = layout.n_matrices * layout.dimension * (layout.dimension + 1) // 2
     _require_shape("low", stored.low, (size,))
     _require_shape("high", stored.high, (size,))
     low, high = (None if limb is None else upper_triangle_of(limb, *layout.shape) for limb in (stored.low, stored.high))
     assert low is not None
-    sums = sums_of_nobody(layout, stored.bits).of_limbs(layout, stored.bits, stored.n << weight_bits, low, high)
+    sums = sums_of_nobody(layout, stored.bits).of_limbs(layout, stored.bits, stored.weight, low, high)
     sums.require_possible()
-    names = ("model", "bound", "preprocessing", "adjacency", "public_n", "bits", "person")
-    facts = {name: getattr(stored, name) for name in names}
-    return Moments._of_sums(sums, facts)
+    given = {each.name: getattr(stored, each.name) for each in fields(stored)}
+    n, *_ = (given.pop(name) for name in ("n", "weight", "low", "high"))
+    return Moments._of_sums(sums, given, n)
 
 
 # ---- plans ----

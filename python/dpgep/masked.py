@@ -72,11 +72,11 @@ class Terms:
 
     Parameters
     ----------
-    model, bound, preprocessing, adjacency, public_n, bits, person
+    model, bound, preprocessing, adjacency, public_n, bits, person, rows, largest_weight
         As in `dpgep.Moments`. Under "replace-one" the number of people of all sites together becomes public, that of
-        each site does not; under "add-remove" neither. Name the model's features, here and in the moments of each site,
-        if the release is to have names. With ``person``, all rows of a person must be at one site: nobody
-        can check that.
+        each site does not; under "add-remove", and of weighted people, neither. Name the model's features, here and in
+        the moments of each site, if the release is to have names. With ``person``, all rows of a person must be at one
+        site: nobody can check that.
     sites : sequence of str
         Names of all sites, at least two.
     colluding : int
@@ -104,6 +104,8 @@ class Terms:
     public_n: int | None = None
     bits: int | None = None
     person: str | None = None
+    rows: int | None = None
+    largest_weight: float | None = None
 
     def __post_init__(self) -> None:
         given: Any = self.sites
@@ -128,12 +130,13 @@ class Terms:
     @cached_property
     def no_people(self) -> Moments:
         """Sums of nobody, of this model, bound and grid."""
-        return Moments(self.model, **self._named(("bound", "preprocessing", "adjacency", "public_n", "bits", "person")))
+        names = ("bound", "preprocessing", "adjacency", "public_n", "bits", "person", "rows", "largest_weight")
+        return Moments(self.model, **self._named(names))
 
     @cached_property
     def facts(self) -> PublicFacts:
         """Public facts: the adjacency, the bound, and the number of people where it is public beforehand."""
-        return PublicFacts(self.adjacency, self.no_people.bound, self.public_n, person=self.person)
+        return self.no_people._facts
 
     @cached_property
     def layout(self) -> MomentLayout:
@@ -145,11 +148,11 @@ class Terms:
         """The scales of one site's share of the noise."""
         honest = len(self.sites) - self.colluding
         bits = self.no_people.bits
-        return share_noise(self.guarantee.mu, self.layout, self.adjacency, bits, honest, weight_bits_of(self.person))
+        return share_noise(self.guarantee.mu, self.layout, self.adjacency, bits, honest, weight_bits_of(self.facts))
 
     def entry(self) -> LedgerEntry:
         """What the release costs each person."""
-        return share_entry(self.guarantee.mu, self.share, self.layout, len(self.sites), self.colluding)
+        return share_entry(self.guarantee.mu, self.share, self.facts, self.layout, len(self.sites), self.colluding)
 
     @cached_property
     def _fields(self) -> dict[str, Any]:
@@ -332,7 +335,7 @@ def release(terms: Terms, keys: Mapping[str, bytes], messages: Mapping[str, byte
         words = np.frombuffer(payload, dtype="<u8").reshape(total.shape)
         _add(total, words[0], words[1])
     sums = _integers(total, terms)
-    facts = replace(terms.facts, n=sums.n) if terms.adjacency == "replace-one" else terms.facts
+    facts = replace(terms.facts, n=sums.n) if _opens_n(terms) else terms.facts
     noise = summed_shares(terms.share, len(terms.sites))
     noisy = normalized_moments(facts, terms.layout, sums.n, sums.to_float(), noise)
     budget, entry = terms.guarantee, terms.entry()
@@ -345,7 +348,7 @@ def release(terms: Terms, keys: Mapping[str, bytes], messages: Mapping[str, byte
         releases=(entry,),
         exact=entry.rounding != "none",
         seeded=False,
-        public=public_inputs(terms.model, facts.n, {}, person=facts.person),
+        public=public_inputs(terms.model, facts.n, {}, facts),
     )
     moments = Release(terms.model, report, noisy, frozenset([digest]), terms.no_people.preprocessing)
     warn_of_delta(budget, facts.n, moments)
@@ -465,8 +468,13 @@ def _sizes(terms: Terms) -> tuple[int, int, int, int]:
         layout.n_matrices * d * (d + 1) // 2,
         d * groups * layout.sums,
         groups * layout.counts,
-        terms.adjacency == "replace-one",
+        _opens_n(terms),
     )
+
+
+def _opens_n(terms: Terms) -> bool:
+    """Whether the number of people of all sites becomes public."""
+    return terms.facts.adjacency == "replace-one" and not terms.facts.weighted
 
 
 def _zeros(terms: Terms) -> Words:
@@ -475,7 +483,7 @@ def _zeros(terms: Terms) -> Words:
 
 def _words(sums: IntegerMoments, terms: Terms) -> Words:
     """The integers of a release, and n where it is public, modulo 2^128."""
-    words, is_public = _zeros(terms), terms.adjacency == "replace-one"
+    words, is_public = _zeros(terms), _opens_n(terms)
     low = _flat((sums.second, sums.sums, sums.counts), [sums.n] * is_public)
     _add(words, low.view(np.uint64), (low >> 63).view(np.uint64))
     if sums.high is not None:
@@ -505,7 +513,7 @@ def _integers(words: Words, terms: Terms) -> IntegerMoments:
     if n.size and people < 1:
         raise ValueError("the people of all sites are none: a message was altered, or was not made by this protocol")
     blocks, of_high = _blocks(lows, terms), _blocks(highs, terms)
-    grid, weight_bits = terms.no_people.bits, weight_bits_of(terms.person)
+    grid, weight_bits = terms.no_people.bits, weight_bits_of(terms.facts)
     return IntegerMoments(*blocks, high=of_high, bits=grid, n=people, weight_bits=weight_bits)
 
 

@@ -10,7 +10,6 @@ import math
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, TypeAlias, TypeVar, cast, overload
 
@@ -206,13 +205,11 @@ def warn_of_delta(account: Budget, n: int | None, result: object) -> None:
 
 def _public_inputs_of(problem: Problem) -> PublicInputs:
     ranges = {} if problem.auto is None else problem.auto.ranges
-    facts = problem.facts
-    found = public_inputs(problem.model, problem.n_counted, ranges, person=facts.person)
-    return replace(found, rows=facts.rows, largest_weight=facts.largest_weight)
+    return public_inputs(problem.model, problem.n_counted, ranges, problem.facts)
 
 
 def public_inputs(
-    model: Model, n_people: int | None, ranges: Mapping[Any, tuple[float, float]], *, person: str | None = None
+    model: Model, n_people: int | None, ranges: Mapping[Any, tuple[float, float]], facts: PublicFacts
 ) -> PublicInputs:
     """What is public about a problem: the model, what was declared, and the number of people where it is."""
     names, grouping = model.feature_names, getattr(model, "grouping", None)
@@ -224,7 +221,9 @@ def public_inputs(
         classes=tuple(map(str, grouping.labels)) if isinstance(grouping, Classes) else None,
         edges=grouping.interior_edges if isinstance(grouping, Slices) else None,
         ranges=tuple((names[j] if names and isinstance(j, int) else j, *ends) for j, ends in ranges.items()),
-        person=person,
+        person=facts.person,
+        rows=facts.rows,
+        largest_weight=facts.largest_weight,
     )
 
 

@@ -375,6 +375,84 @@ def test_sites_of_people_and_of_rows_are_not_added_up() -> None:
         site.mask(moments, {**keys, "a": site.key})
 
 
+# ---- moments and sites of people who count by weights ----
+
+
+def weighed(table: pd.DataFrame, **facts: Any) -> dpgep.Moments:
+    moments = dpgep.Moments(FDA, **{"bound": 3.0, "largest_weight": 2.0, **facts})
+    ids = table["key"] if moments.person else None
+    moments.update(table[[*NAMES, "w"]], table["label"], person=ids, weights="w")
+    return moments
+
+
+def weighed_visits(n_people: int = 60) -> pd.DataFrame:
+    table = visits(n_people)
+    return table.assign(w=np.random.default_rng(1).gamma(1, 1, len(table)))
+
+
+@pytest.mark.parametrize("facts", [{}, {"person": "key"}, {"person": "key", "rows": 3}], ids=str)
+def test_moments_of_weighted_people_give_the_release_of_their_rows(facts: dict[str, Any]) -> None:
+    table = weighed_visits()
+    even = table["key"] % 2 == 0
+    one, two = weighed(table[even], **facts), weighed(table[~even], **facts)
+    one.merge(dpgep.load(bytes_of(two)) if not facts else pickle.loads(pickle.dumps(two)))
+    whole = weighed(table, **facts)
+    assert one.n == whole.n == (60 if facts else len(table))
+    assert bytes_of(one) == bytes_of(whole) == bytes_of(dpgep.load(bytes_of(whole)))
+    beside = {**facts, "person": table["key"]} if facts else {}
+    given: dict[str, Any] = {"bound": 3.0, "weights": table["w"], "largest_weight": 2.0}
+    problem = dpgep.fda(table[NAMES], table["label"], classes=FDA.classes, **given, **beside)
+    theirs = solve_seeded(problem, mu=1.0)
+    for moments in (weighed(table, bits=20, **facts), dpgep.load(bytes_of(weighed(table, bits=20, **facts)))):
+        ours = solve_seeded(moments, mu=1.0)
+        assert ours.components.tobytes() == theirs.components.tobytes()
+        public = replace(
+            ours.privacy.public, person=theirs.privacy.public.person, n_people=theirs.privacy.public.n_people
+        )
+        assert public == theirs.privacy.public
+    assert ours.privacy.public.n_people is None
+
+
+def test_weighted_and_other_people_are_not_added_up() -> None:
+    table = weighed_visits()
+    weights = weighed(table)
+    for others, message in (
+        (dpgep.Moments(FDA, bound=3.0, bits=17), r"differ in largest_weight \(2.0 and None\)"),
+        (weighed(table, largest_weight=3.0), r"differ in largest_weight \(2.0 and 3.0\)"),
+        (weighed(table, person="key"), r"differ in person \(None and 'key'\)"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            weights.merge(others)
+    with pytest.raises(ValueError, match="pass weights to each update"):
+        weights.update(table[NAMES], table["label"])
+    with pytest.raises(ValueError, match="weights need largest_weight"):
+        summed(table).update(table[NAMES], table["label"], person=table["key"], weights=table["w"])
+    with pytest.raises(ValueError, match="public_n is a number of people"):
+        weighed(table, adjacency="add-remove", public_n=60)
+    with pytest.raises(ValueError, match="give person"):
+        dpgep.Moments(FDA, bound=3.0, rows=3)
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+def test_masked_sums_of_weighted_people_are_those_of_all(adjacency: Any) -> None:
+    table = weighed_visits(300)
+    given: dict[str, Any] = {"bound": 3.0, "adjacency": adjacency, "person": "key", "rows": 3}
+    named = replace(FDA, feature_names=tuple(NAMES))
+    terms = masked.Terms(
+        named, sites=("a", "b"), colluding=0, session="w", epsilon=math.inf, largest_weight=2.0, **given
+    )
+    sites = {name: masked.Site(terms, name) for name in terms.sites}
+    keys = {name: site.key for name, site in sites.items()}
+    parts = {"a": table[table["key"] % 2 == 0], "b": table[table["key"] % 2 != 0]}
+    found = masked.release(terms, keys, {name: sites[name].mask(weighed(parts[name], **given), keys) for name in parts})
+    expected = dpgep.release(weighed(table, **given), epsilon=math.inf)
+    for block in ("second", "sums", "counts"):
+        np.testing.assert_array_equal(getattr(found._noisy, block), getattr(expected._noisy, block))
+    assert found.n_people == expected.n_people
+    assert found.report.public.n_people is None
+    assert found.report.public.largest_weight == 2.0
+
+
 # ---- replays: neighbours differ in all rows of a person, which lie in several parts ----
 
 Ways = dict[str, Callable[[pd.DataFrame, dict[str, Any]], Any]]
@@ -431,6 +509,54 @@ def test_a_person_in_parts_costs_what_the_ledger_says(way: Any, adjacency: str) 
     pair = with_person(0 if adjacency == "replace-one" else None, 300), with_person(1, 7)
     given = {"bound": 1.0, "adjacency": adjacency}
     result = dpgep.auditing.replay(lambda table: way(table, given), pair, **BUDGET)
+    assert not result.flagged, result
+    assert result.error is None
+    assert result.ratio >= 0.98
+
+
+def of_weighted(table: pd.DataFrame, given: dict[str, Any], model: Any, merged: bool = True) -> Any:
+    """Moments of a model, or masked sites, of weighted people; of half of the people each."""
+    table = table.assign(w=np.where(table["key"] == 9999, 2.0, 1.0))
+    facts = {"person": "key", "rows": 3, "largest_weight": 2.0, **given}
+    parts = [table[table["key"] % 2 == rest] for rest in (0, 1)]
+    sums = [dpgep.Moments(model, **facts) for _ in parts]
+    for each, part in zip(sums, parts, strict=True):
+        each.update(part[[*NAMES, "key", "w"]], *([part["label"]] if model is FDA else []), weights="w")
+    if merged:
+        sums[0].merge(sums[1])
+        return sums[0]
+    named = replace(model, feature_names=tuple(NAMES))
+    terms = masked.Terms(named, sites=("a", "b"), colluding=1, session="weighted", **BUDGET, **facts)
+    sites = {name: masked.Site(terms, name) for name in terms.sites}
+    keys = {name: site.key for name, site in sites.items()}
+    return masked.release(
+        terms, keys, {name: site.mask(each, keys) for (name, site), each in zip(sites.items(), sums, strict=True)}
+    )
+
+
+@pytest.mark.entropy
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+@pytest.mark.parametrize("merged", [True, False])
+@pytest.mark.parametrize(
+    "model", [FDA, dpgep.models.PcaModel(4, center=True), dpgep.models.PcaModel(4, center=False)], ids=str
+)
+def test_a_weighted_person_in_moments_and_sites_costs_what_the_ledger_says(
+    model: Any, merged: bool, adjacency: str
+) -> None:
+    """Rows all alike; of a covariance the worst are tilted, or a person whose weight becomes 0."""
+    crowd, seven = visits(20), np.eye(4)
+    seven[0, :2] = -1 / 8, math.sqrt(63) / 8
+
+    def with_person(row: Any, label: str, m: int) -> pd.DataFrame:
+        rows = pd.DataFrame(np.tile(row, (m, 1)), columns=NAMES)
+        return pd.concat([crowd, rows.assign(key=9999, label=label)]).sample(frac=1, random_state=m)
+
+    centred = not isinstance(model, dpgep.models.PcaModel) or model.center
+    other = seven[0] if centred and model is not FDA else np.eye(4)[1]
+    first = with_person(np.eye(4)[0], "no", 300) if adjacency == "replace-one" else crowd
+    pair = first, with_person(other, "yes", 7)
+    given = {"bound": 1.0, "adjacency": adjacency}
+    result = dpgep.auditing.replay(lambda table: of_weighted(table, given, model, merged), pair, **BUDGET)
     assert not result.flagged, result
     assert result.error is None
     assert result.ratio >= 0.98

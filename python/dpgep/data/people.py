@@ -28,6 +28,7 @@ from dpgep.data.ids import Identities, Numbering, Numbers, digests
 from dpgep.data.rows import Batch, Rows, S, Weights, add_weighted, block_height, joined_views
 from dpgep.data.weighting import UNIT_BITS, Weighting, shared_weights
 from dpgep.errors import DataChangedError
+from dpgep.models.model import PublicFacts
 from dpgep.sources import Selection
 
 # Public: rows of one person differ in their weights by at most 2^-12 of the person's. The finest grid of most releases
@@ -173,9 +174,9 @@ def weighted(coded: Coded, weights: Weights) -> Batch:
     return Batch(rows, weights=weights) if codes is None else Batch.of_codes(rows, codes, weights)
 
 
-def weight_bits_of(person: str | None) -> int:
-    """Of which whole weights 2^weight_bits make a person, whose rows ids of this name tell; None: each has one row."""
-    return 0 if person is None else WEIGHT_BITS
+def weight_bits_of(facts: PublicFacts) -> int:
+    """Of which whole weights 2^weight_bits make a person; 0 where each has one row, and all count alike."""
+    return WEIGHT_BITS if facts.several_rows or facts.weighted else 0
 
 
 def enough_people(n: int, fewest: int) -> int:

@@ -28,6 +28,9 @@ _MOST_UNITS = 1 << 62
 _MOST_ROWS = 1 << 12
 
 
+NO_PUBLIC_N = "public_n is a number of people: sums over weighted people are divided by their total weight"
+
+
 @dataclass(frozen=True, eq=False)
 class Weighting:
     """What users pass as ``person``, ``rows``, ``weights`` and ``largest_weight``; checked, but for what rows hold.

@@ -210,13 +210,14 @@ def _exact(problem: Summable, mu: float, stream: core.NoiseStream, charge: Charg
     moments = problem.integer_moments(noise.bits)
     # of weighted rows, too, values lie on the grid 4^-b: the bits of a weight are an even number
     grid_bits = noise.bits + noise.weight_bits // 2
-    of_counts = TOTAL if layout.counts and layout.n_groups == 1 and problem.facts.weighted else COUNTS
-    charge(LedgerEntry("moment matrix", mu, _blocks(noise, deviations, layout, of_counts), grid_bits))
+    charge(LedgerEntry("moment matrix", mu, _blocks(noise, deviations, problem.facts, layout), grid_bits))
     _add_noise(moments, noise, stream)
     return normalized_moments(problem.facts, layout, moments.n, moments.to_float(), deviations)
 
 
-def share_entry(mu: float, share: IntegerNoise, layout: MomentLayout, parties: int, colluding: int) -> LedgerEntry:
+def share_entry(
+    mu: float, share: IntegerNoise, facts: PublicFacts, layout: MomentLayout, parties: int, colluding: int
+) -> LedgerEntry:
     """The entry of a masked sum over sites that each add a share of the noise."""
     query = (
         f"moment matrix, masked sum of {parties} sites that follow the protocol, against whoever knows the noise of at "
@@ -224,7 +225,7 @@ def share_entry(mu: float, share: IntegerNoise, layout: MomentLayout, parties: i
     )
     if math.isinf(mu):
         return LedgerEntry(query, mu, ())
-    blocks = _blocks(share, summed_shares(share, parties), layout)
+    blocks = _blocks(share, summed_shares(share, parties), facts, layout)
     return LedgerEntry(
         query, mu, tuple(replace(block, scale=None) for block in blocks), share.bits + share.weight_bits // 2
     )
@@ -328,11 +329,12 @@ def row_bound(facts: PublicFacts) -> float:
 
 
 def _blocks(
-    noise: IntegerNoise, deviations: MomentNoise, layout: MomentLayout, of_counts: str = COUNTS
+    noise: IntegerNoise, deviations: MomentNoise, facts: PublicFacts, layout: MomentLayout
 ) -> tuple[NoiseBlock, ...]:
     blocks = [NoiseBlock(SECOND, "goe", deviations.second, noise.diagonal)]
     if layout.sums:
         blocks.append(NoiseBlock(SUMS, "independent", deviations.sums, noise.sums))
     if layout.counts:
+        of_counts = TOTAL if layout.n_groups == 1 and facts.weighted else COUNTS
         blocks.append(NoiseBlock(of_counts, "independent", deviations.counts, noise.counts))
     return tuple(blocks)

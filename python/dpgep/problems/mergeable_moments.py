@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from threading import RLock
 from typing import Any
@@ -20,6 +20,7 @@ from dpgep.data.integer_moments import BITS, DEFAULT_BITS, ExactSums, IntegerMom
 from dpgep.data.integer_sums import not_finite_in
 from dpgep.data.people import weight_bits_of
 from dpgep.data.rows import OF_SUMS, NotFiniteError
+from dpgep.data.weighting import NO_PUBLIC_N, Weighting
 from dpgep.models.model import Adjacency, Matrix, PublicFacts, PublicSide
 from dpgep.models.moments import MomentLayout
 from dpgep.models.preprocessing import AutoPreprocessing, Preprocessing, takes_missing
@@ -41,7 +42,10 @@ class StoredMoments:
     public_n: int | None
     bits: int
     person: str | None
+    rows: int | None
+    largest_weight: float | None
     n: int
+    weight: int
     low: NDArray[np.int64]
     high: NDArray[np.int64] | None
 
@@ -69,7 +73,7 @@ class SummedProblem(Problem):
             mixes, pairwise = self.preprocessing.linear is not None, self.preprocessing.pairwise
         kind: Any = {"mixes_columns": mixes, "preprocessing": self.preprocessing, "pairwise": pairwise}
         public = PublicSide(self.model, self.facts, largest_b, **kind)
-        vars(self).update(public=public, weight_bits=weight_bits_of(self.facts.person))
+        vars(self).update(public=public, weight_bits=weight_bits_of(self.facts))
 
     @property
     def grid_bits(self) -> int:
@@ -87,9 +91,9 @@ class SummedProblem(Problem):
         return moments.n, moments.to_float(), 0.0
 
 
-def default_bits(person: str | None) -> int:
+def default_bits(weight_bits: int) -> int:
     """The grid of sums that are made before a budget is known: as fine as noise can be for a mu of 0.02 or more."""
-    return DEFAULT_BITS if person is None else DEFAULT_BITS - 3
+    return DEFAULT_BITS - weight_bits // 4
 
 
 class Moments:
@@ -115,13 +119,16 @@ class Moments:
     adjacency, public_n
         As in `dpgep.pca`.
     bits : int in [4, 20]
-        Rows in the unit ball are rounded toward zero to the grid 2^-bits. By default 20, or 17 with ``person``, whose
-        weights take bits of their own.
+        Rows in the unit ball are rounded toward zero to the grid 2^-bits. By default 20, or 17 with ``person`` or
+        ``largest_weight``: weights take bits of their own.
     person : str
         What says whose a row is, as in `dpgep.pca`, where people have several: the name of a column of ids, or any name
         for ids that are passed to each `update`. A person's rows must all be in one update, whether of this object or
         of one that is merged: 16 bytes are kept for each person, and who comes twice is refused. Pickles have them,
         files do not: of `dpgep.load`, such moments can be released, but neither updated nor merged.
+    rows, largest_weight
+        As in `dpgep.pca`: how many rows of a person count alike, and the largest of the weights that each `update` is
+        given. Their total is then released in place of the number of people.
 
     Examples
     --------
@@ -147,13 +154,13 @@ class Moments:
         public_n: int | None = None,
         bits: int | None = None,
         person: str | None = None,
+        rows: int | None = None,
+        largest_weight: float | None = None,
     ) -> None:
         require_row_model(model)
-        bits = default_bits(person) if bits is None else bits
         if person is not None and not isinstance(person, str):
             raise TypeError("person must be a name here: pass the ids to each update")
-        if isinstance(bits, bool) or bits not in BITS:
-            raise ValueError(f"bits must be a whole number from {BITS[0]} to {BITS[-1]}, got {bits!r}")
+        Weighting(person, rows, largest_weight, largest_weight)  # which checks them
         self.model: RowModel = model
         found = clipping_of("auto" if bound is None else bound, preprocessing)
         if isinstance(found, AutoPreprocessing):
@@ -164,11 +171,17 @@ class Moments:
         self.bound = found.released_bound(model.n_features) if isinstance(found, Preprocessing) else found
         self._adjacency = adjacency
         self._public_n = check_adjacency(adjacency, None, public_n)
-        layout = layout_of(model, PublicFacts(adjacency, self.bound, self._public_n), preprocessing)
+        facts = self._facts = PublicFacts(adjacency, self.bound, self._public_n, person, rows, largest_weight)
+        if facts.weighted and public_n is not None:
+            raise ValueError(NO_PUBLIC_N)
+        layout, self._weight_bits = layout_of(model, facts, preprocessing), weight_bits_of(facts)
+        bits = default_bits(self._weight_bits) if bits is None else bits
+        if isinstance(bits, bool) or bits not in BITS:
+            raise ValueError(f"bits must be a whole number from {BITS[0]} to {BITS[-1]}, got {bits!r}")
         self.person = person
-        self._weight_bits = weight_bits_of(person)
         self._identities: Identities | None = None if person is None else Identities()
         self._sums: ExactSums = sums_of_nobody(layout, int(bits))
+        self._n = 0  # of people who were weighed
         self._lock = RLock()
         self._population_id = naming.get()(16)
 
@@ -180,7 +193,7 @@ class Moments:
     @property
     def n(self) -> int:
         """Number of people so far."""
-        return self._sums.n >> self._weight_bits
+        return self._n if self._facts.weighted else self._sums.n >> self._weight_bits
 
     def update(
         self,
@@ -188,6 +201,7 @@ class Moments:
         y: Any = None,
         *others: Any,
         person: Any = None,
+        weights: Any = None,
         client: Any = None,
         n_threads: int | None = None,
     ) -> None:
@@ -211,6 +225,8 @@ class Moments:
         person : optional
             The id of each row's person, as in `dpgep.pca`, where these moments are of people with several rows; the
             column of that name by default. All rows of a person must be in one update.
+        weights : optional
+            The weight of each row, or the column of weights, where these moments have a ``largest_weight``.
         client : distributed.Client, optional
             A Dask cluster that computes collections (default: what ``dask.compute`` uses), or reads the Parquet files
             of a scan, whose paths must mean the same files on all machines.
@@ -227,11 +243,14 @@ class Moments:
             of a batch. If workers keep dying over one part.
         """
         with use_threads(n_threads):
-            data, weighting = split_off(inputs_of(self.model, X, y, *others), self._column_or_ids(person))
+            if weights is None and self._facts.largest_weight is not None:
+                raise ValueError("these moments are of weighted people: pass weights to each update")
+            largest, ids = self._facts.largest_weight, self._column_or_ids(person)
+            data, weighting = split_off(inputs_of(self.model, X, y, *others), ids, self._facts.rows, weights, largest)
             views = opened_views(self.model, data, self._adjacency, fewest=0)
             names = [view.names for view in views]
             model = named(self.model, *names)  # before a pass
-            identities = None if weighting is None else Identities()
+            identities = None if self.person is None else Identities()
             dataset = dataset_of(
                 self.model, views, data[len(views) :], self.bound, "add-remove", client, weighting, identities
             )
@@ -252,7 +271,7 @@ class Moments:
                 raise NotFiniteError(found.columns, OF_SUMS) from None
             with self._lock:
                 model = named(self.model, *names)
-                self._add_sums(sums, identities)
+                self._add_sums(sums, identities, dataset.people.n or 0)
                 self.model = model
 
     def _column_or_ids(self, person: Any) -> Any:
@@ -272,13 +291,14 @@ class Moments:
             )
         return self._identities
 
-    def _add_sums(self, sums: ExactSums, identities: Identities | None) -> None:
-        """Add sums over people, with who they are; all, or none where some were there before."""
+    def _add_sums(self, sums: ExactSums, identities: Identities | None, n: int) -> None:
+        """Add sums over n people, with who they are; all, or none where some were there before."""
         if identities is not None:
             known = self._known_people()
             known.require_apart(identities)
             known.add(identities)  # first: an interruption may leave people who count not, but nobody who counts twice
         self._sums.merge(sums)
+        self._n += n
 
     def merge(self, other: Moments) -> None:
         """Add the sums over other people; ``other`` is unchanged.
@@ -292,7 +312,7 @@ class Moments:
         one, two = sorted((self, other), key=id)  # in one order, so that two threads never wait for each other
         with one._lock, two._lock:
             model = named(self.model, *names_of_views(other.model))
-            self._add_sums(other._sums, None if self.person is None else other._known_people())
+            self._add_sums(other._sums, None if self.person is None else other._known_people(), other._n)
             self.model = model
 
     def require_same_kind(self, other: Moments) -> None:
@@ -309,7 +329,7 @@ class Moments:
 
     def copy(self) -> Moments:
         """Moments of the same people that can be updated independently."""
-        copy = self._of_sums(self._summed(), self._description())
+        copy = self._of_sums(self._summed(), self._description(), self._n)
         copy._population_id = self._population_id
         copy._identities = self._identities and self._identities.copy()
         return copy
@@ -324,7 +344,7 @@ class Moments:
             low, high = self._sums.limbs()
             packed = None if high is None else np.concatenate([*triangle_rows(high)])
             lower = np.concatenate([*triangle_rows(low)])
-            stored = StoredMoments(**self._description(), n=self.n, low=lower, high=packed)
+            stored = StoredMoments(**self._description(), n=self.n, weight=self._sums.n, low=lower, high=packed)
         save(MOMENTS.packed(stored), target, mode=0o600)
 
     def _summed(self) -> ExactSums:
@@ -342,25 +362,28 @@ class Moments:
             "public_n": self._public_n,
             "bits": self.bits,
             "person": self.person,
+            "rows": self._facts.rows,
+            "largest_weight": self._facts.largest_weight,
         }
 
     @classmethod
-    def _of_sums(cls, sums: ExactSums, description: dict[str, Any]) -> Moments:
-        """Moments that do not know whose rows they are of."""
+    def _of_sums(cls, sums: ExactSums, description: dict[str, Any], n: int) -> Moments:
+        """Moments of n people that do not know whose rows they are of."""
         moments = cls(**description)
-        moments._sums, moments._identities = sums, None
+        moments._sums, moments._identities, moments._n = sums, None, n
         return moments
 
     def __getstate__(self) -> dict[str, Any]:
         with self._lock:
-            sums, identities = self._summed(), self._identities and self._identities.copy()
-        parts = {"description": self._description(), "n": sums.n, "limbs": sums.limbs()}
-        return {**parts, "identity": self._population_id, "identities": identities}
+            sums, identities, n = self._summed(), self._identities and self._identities.copy(), self._n
+        parts = {"description": self._description(), "weight": sums.n, "limbs": sums.limbs()}
+        return {**parts, "n": n, "identity": self._population_id, "identities": identities}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         description = dict(state["description"])
         self.__init__(description.pop("model"), **description)  # type: ignore[misc]
-        self._sums = type(self._sums).of_limbs(self._sums.layout, self._sums.bits, state["n"], *state["limbs"])
+        self._sums = type(self._sums).of_limbs(self._sums.layout, self._sums.bits, state["weight"], *state["limbs"])
+        self._n = state["n"]
         self._population_id, self._identities = state["identity"], state["identities"]
 
     def __repr__(self) -> str:
@@ -376,6 +399,7 @@ def problem_from(given: object) -> SummedProblem:
         sums, adjacency = given._summed(), given._adjacency
         if given.n < 2 and adjacency == "replace-one":
             raise ValueError(f"these moments include {given.n} people: a release needs at least 2")
-        n = given.n if adjacency == "replace-one" else given._public_n
-        facts = PublicFacts(adjacency, given.bound, n, given.person)
+        facts = given._facts
+        if adjacency == "replace-one" and not facts.weighted:
+            facts = replace(facts, n=given.n)
         return SummedProblem(given.model, facts, sums.layout, sums, given._population_id, given.preprocessing)

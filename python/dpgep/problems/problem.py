@@ -34,7 +34,7 @@ from dpgep.data.integer_moments import IntegerMoments, sums_of_nobody
 from dpgep.data.integer_sums import GridSums, not_finite_in
 from dpgep.data.people import Coded, PeopleDataset, StreamedPeopleDataset
 from dpgep.data.rows import Batch, NotFiniteError, Rows
-from dpgep.data.weighting import Weighting
+from dpgep.data.weighting import NO_PUBLIC_N, Weighting
 from dpgep.models.gep import GepModel
 from dpgep.models.model import Adjacency, Matrix, Model, PublicFacts, PublicSide
 from dpgep.models.moments import MomentLayout
@@ -383,7 +383,7 @@ def moment_problem(
     given = found if isinstance(found, float) else None
     is_weighted = weighting is not None and weighting.most_alike is not None
     if is_weighted and public_n is not None:
-        raise ValueError("public_n is a number of people: sums over weighted people are divided by their total weight")
+        raise ValueError(NO_PUBLIC_N)
     dataset = dataset_of(model, views, groups, 1.0 if given is None else given, adjacency, weighting=weighting)
     n = check_adjacency(adjacency, dataset.people.n, public_n)
     assert (weighting is None) == (dataset.weight_bits == 0)  # people have a weight, or a row
