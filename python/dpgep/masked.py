@@ -136,7 +136,8 @@ class Terms:
     @cached_property
     def facts(self) -> PublicFacts:
         """Public facts: the adjacency, the bound, and the number of people where it is public beforehand."""
-        return self.no_people._facts
+        inputs = self.person, self.rows, self.largest_weight
+        return PublicFacts(self.adjacency, self.no_people.bound, self.public_n, *inputs)
 
     @cached_property
     def layout(self) -> MomentLayout:
