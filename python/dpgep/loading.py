@@ -37,7 +37,6 @@ from dpgep.models.gep import GepModel as GepModel
 from dpgep.models.model import Model, PublicFacts
 from dpgep.models.moments import MomentLayout, ReleasedMoments
 from dpgep.models.pairwise import Pairs
-from dpgep.models.preprocessing import is_pairwise
 from dpgep.models.row_model import Classes, RowModel, Slices, layout_of
 from dpgep.planning import PLAN, Plan
 from dpgep.privacy.noise import COUNTS, SECOND, SUMS, TOTAL
@@ -203,7 +202,8 @@ def _release(document: Document) -> Release:
         bound = preprocessing.released_bound(model.n_features)
         if bound != report.bound:
             raise ValueError(f"bound is {report.bound!r}, and that of the preprocessing {bound!r}")
-    columns = model.n_features * (2 if is_pairwise(preprocessing) else 1)
+    pairwise = preprocessing is not None and preprocessing.pairwise
+    columns = model.n_features * (1 + pairwise)
     _require_shape("second", noisy.second, (*_stacked(model), columns, columns))
     layout = _layout(release)
     mark = report.bound * layout.mark if layout.marked else None

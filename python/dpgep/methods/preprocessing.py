@@ -18,7 +18,7 @@ from dpgep.methods.ranges import ColumnRanges
 from dpgep.methods.weights import noise_weights
 from dpgep.models.bins import FIRST_OCTAVE, N_OCTAVES, NORM_STEPS, people_run
 from dpgep.models.model import Matrix, Model
-from dpgep.models.preprocessing import LEAST_KEPT, AutoPreprocessing, Preprocessing, is_pairwise
+from dpgep.models.preprocessing import LEAST_KEPT, AutoPreprocessing, Preprocessing
 from dpgep.privacy.ledger import split_budget
 from dpgep.privacy.stages import NoisyCounts, Stages
 
@@ -103,8 +103,9 @@ def prepare(
     least_cut = _LEAST_CUT_OF_SIZES if model.traits.asks_sizes else _LEAST_CUT
     shares = _shares(stages.n, stages.n_columns, stages.mu, auto)
     estimator = _Estimator(stages, auto, shares, model, grouped=grouped, least_cut=least_cut)
-    found = estimator.preprocessing(model, shifted=shifted, mixed=mixed, scaled=scaled and not is_pairwise(auto))
-    return replace(found, pairwise=True) if is_pairwise(auto) else found
+    pairwise = auto.missing == "pairwise"
+    found = estimator.preprocessing(model, shifted=shifted, mixed=mixed, scaled=scaled and not pairwise)
+    return replace(found, pairwise=True) if pairwise else found
 
 
 def location_and_scale(stages: Stages, auto: AutoPreprocessing, model: Model) -> Preprocessing:
@@ -196,7 +197,7 @@ class _Estimator:
         covariance has to be known to a part of it.
         """
         n, asked = self._stages.n, self._auto.precondition
-        if precondition == "full" and is_pairwise(self._auto):  # a mixture of columns would be absent with any of them
+        if precondition == "full" and self._auto.missing == "pairwise":  # a mixture would be absent with any column
             return False
         if math.isinf(self._stages.mu) and asked == "auto":
             return precondition == "columns"

@@ -19,7 +19,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -33,6 +32,7 @@ from dpgep.models.model import Matrix, Model
 from dpgep.models.moments import ReleasedMoments, mean_factor
 from dpgep.models.null import spectrum_before_noise
 from dpgep.models.pairwise import part_of_values, require_pairs
+from dpgep.serialization import NOT_STORED
 
 # Where entries of mapped rows are cut off at the latest, so that no sum of their squares overflows.
 _LARGEST = 2.0**500
@@ -98,13 +98,6 @@ def takes_missing(preprocessing: Preprocessing | None) -> bool:
     return preprocessing is not None and preprocessing.missing
 
 
-def is_pairwise(preprocessing: object) -> bool:
-    """Whether covariances are to be taken over the people who have both columns."""
-    if isinstance(preprocessing, AutoPreprocessing):
-        return preprocessing.missing == "pairwise"
-    return isinstance(preprocessing, Preprocessing) and preprocessing.pairwise
-
-
 def _column(column: object, n_columns: int, numbers: Mapping[str, int]) -> int:
     number = numbers.get(column) if isinstance(column, str) else whole_number(column)
     if number is None or not 0 <= number < n_columns:
@@ -146,6 +139,7 @@ class Preprocessing(Shown):
         weighs noise and is no deviation; else None.
     energy_cut : mean square that rows lost where entries were cut off, in units of the scales: as a released histogram
         of norms shows it, so that it may be more or less. From which columns is not known: some have their part of it.
+    is_identity : whether rows stay as they are, but for the bound.
     """
 
     bound: Positive
@@ -160,8 +154,11 @@ class Preprocessing(Shown):
     pairwise: bool = False
     variance: Matrix | None = None
     energy_cut: NonNegative = 0.0
+    is_identity: bool = field(init=False, repr=False, metadata=NOT_STORED)
 
     def __post_init__(self) -> None:
+        maps = any(part is not None for part in (self.location, self.scale, self.linear)) or self.missing
+        object.__setattr__(self, "is_identity", not maps)
         check_fields(self)
         if self.pairwise and (not self.missing or self.linear is not None):
             raise ValueError("pairwise is of columns with missing values, not of mixtures of columns")
@@ -187,11 +184,6 @@ class Preprocessing(Shown):
             for _ in range(2):  # where rounding lifts the longest column over a power of two, the grid is coarser
                 longest = float(np.linalg.norm(self.linear, axis=0).max())
                 object.__setattr__(self, "linear", _on_grid(self.linear, _bits_for(longest)))
-
-    @cached_property
-    def is_identity(self) -> bool:
-        """Whether rows stay as they are, but for the bound."""
-        return not any(part is not None for part in self.parts().values()) and not self.missing
 
     @property
     def mixes_columns(self) -> bool:

@@ -375,10 +375,7 @@ def moment_problem(
     data, weighting = split_off(data, *counted)
     labelled = zip(data, view_labels(len(data)), strict=True)
     views = [opened(values, label, adjacency) for values, label in labelled]
-    model = make(*views)
-    for view, name, columns in zip(views, input_names(model), model.views, strict=False):
-        require_width(view.width, name, columns.stop - columns.start)
-    model = named(model, *(view.names for view in views))
+    model = named(make(*views), *(view.names for view in views))
     found = clipping_of(bound, preprocessing)
     given = found if isinstance(found, float) else None
     is_weighted = weighting is not None and weighting.most_alike is not None
@@ -442,8 +439,14 @@ def problem_of(
     """
     require_row_model(model)
     people, n_views = inputs_of(model, *data), len(model.views)
+
+    def of_its_width(*views: View) -> RowModel:
+        for view, name, columns in zip(views, input_names(model), model.views, strict=False):
+            require_width(view.width, name, columns.stop - columns.start)
+        return model
+
     how = bound, preprocessing, adjacency, public_n, person, rows, weights, largest_weight
-    return moment_problem(lambda *_: model, people[:n_views], people[n_views:], *how)
+    return moment_problem(of_its_width, people[:n_views], people[n_views:], *how)
 
 
 def prepared_problem(

@@ -23,7 +23,7 @@ from dpgep.models.model import Model
 from dpgep.models.moments import ReleasedMoments, paired, together, total_mean
 from dpgep.models.pairwise import require_no_pairs
 from dpgep.models.pencil import MomentsPencil, in_units
-from dpgep.models.preprocessing import Preprocessing, is_pairwise, unclipped
+from dpgep.models.preprocessing import Preprocessing, unclipped
 from dpgep.models.redundant import Redundancy, reduced
 from dpgep.models.row_model import RowModel, names_of_views, view_labels
 from dpgep.reports.report import PrivacyReport
@@ -280,7 +280,7 @@ class Solution:
         public, mu = self.privacy.public, self.privacy.mu
         if self.method != "release" or public is None or mu is None or len(self.support) < self.model.n_features:
             return False
-        if is_pairwise(self.preprocessing) or public.weighted:
+        if (self.preprocessing is not None and self.preprocessing.pairwise) or public.weighted:
             return False
         return may_favour_clipping(self.model, self.n_components, public.n_people, mu)
 
