@@ -397,8 +397,5 @@ def sparse_components(
     diagnostics = FantopeDiagnostics(
         noise_level=noise_level, accuracy=accuracy, penalty=penalty, support=support_of(components), fit=fit
     )
-    said = (
-        f"the sparse relaxation had not converged after {fit.n_iterations} iterations: its objective "
-        f"{fit.objective:.6g} may be {fit.gap:.2g} above the optimum; raise max_iterations or tolerance"
-    )
+    said = f"the relaxation had not converged after {fit.n_iterations} iterations: raise max_iterations or tolerance"
     return method_result(model, None, components, values[::-1].copy(), diagnostics, [said] * (not fit.converged))

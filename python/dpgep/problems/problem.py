@@ -96,19 +96,6 @@ class Problem(ABC):
         )
 
 
-class KeptSums:
-    """Exact sums over rows, kept for several releases: rows are read once, unless grids differ."""
-
-    def __init__(self) -> None:
-        self._sums: IntegerMoments | None = None
-
-    def integer_moments(self, bits: int, read: Callable[[int], IntegerMoments]) -> IntegerMoments:
-        """A copy of them, to which noise may be added."""
-        if self._sums is None or self._sums.bits != bits:
-            self._sums = read(bits)
-        return self._sums.copy()
-
-
 @dataclass(frozen=True, eq=False)
 class MomentProblem(Problem):
     """Rows of people and the model to fit to them. Built by `pca`, `cca`, `pls`, `fda` and `sir`.
@@ -125,7 +112,7 @@ class MomentProblem(Problem):
     preprocessing: Preprocessing | None = None
     auto: AutoPreprocessing | None = None
     is_sparse: bool = False
-    kept: KeptSums | None = None
+    kept: dict[int, IntegerMoments] | None = None
     public: PublicSide = field(init=False)
     weight_bits: int = field(init=False)
     takes_missing: bool = field(init=False)
@@ -151,7 +138,7 @@ class MomentProblem(Problem):
 
     def keeping_sums(self) -> MomentProblem:
         """The same, whose exact sums over rows are kept from one release to the next."""
-        return replace(self, kept=KeptSums())
+        return replace(self, kept={})
 
     def naming_columns(self, error: NotFiniteError) -> NotFiniteError:
         """What refuses the rows, with the names of the columns."""
@@ -170,9 +157,12 @@ class MomentProblem(Problem):
 
     def integer_moments(self, bits: int) -> IntegerMoments:
         """The moment matrix of rows in fixed point, exact."""
-        if self.kept is not None:
-            return self.kept.integer_moments(bits, self._integer_moments)
-        return self._integer_moments(bits)
+        if self.kept is None:
+            return self._integer_moments(bits)
+        if bits not in self.kept:  # rows are read once, unless grids differ
+            self.kept.clear()
+            self.kept[bits] = self._integer_moments(bits)
+        return self.kept[bits].copy()  # noise may be added to it
 
     def _integer_moments(self, bits: int) -> IntegerMoments:
         make = partial(sums_of_nobody, self.layout, bits)

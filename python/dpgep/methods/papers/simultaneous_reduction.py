@@ -397,15 +397,9 @@ def _reciprocal(value: float) -> float:
 
 
 def _convergence_warnings(diagnostics: ReductionDiagnostics, movement: float) -> Iterator[str]:
+    more = 'raise {} (under lazy noise they cost no privacy), or use method="{}"'
     if movement > _STILL:
-        yield (
-            f"the second phase had not converged after {diagnostics.n_iterations[1]} products (its last step moved the "
-            f"span by {movement:.2g}): raise n_iterations_a (under lazy noise they cost no privacy), or use "
-            'method="release"'
-        )
+        n = diagnostics.n_iterations[1]
+        yield f"the second phase had not converged after {n} products: {more.format('n_iterations_a', 'release')}"
     if diagnostics.whitening_error > 1:
-        yield (
-            f"the first phase has not separated the eigenvectors of B (whitening error "
-            f"{diagnostics.whitening_error:.2g}): raise n_iterations_b (under lazy noise they cost no privacy), or use "
-            'method="sr-dp"'
-        )
+        yield f"the first phase has not separated the eigenvectors of B: {more.format('n_iterations_b', 'sr-dp')}"
