@@ -169,7 +169,7 @@ LEDGER = "privacy__releases__0__"
         ({"noisy__n": "nan"}, "n must be a positive number of people, got nan"),
         ({"noisy__n": "abc"}, "n must be a number, got 'abc'"),
         ({"noisy__n": 1e15}, "n is 1000000000000000.0, and the public number of people 400"),
-        ({"noisy__n": 1e15, "privacy__public__n_people": None}, r"noise must be .* for n = 1000000000000000.0 people"),
+        ({"noisy__n": 1e15, "privacy__public__n_people": None}, r"noise must be .* for n = 1000000000000000.0 and"),
         ({"noisy__n": 399.5, "privacy__public": None}, "n must be at least 1, and whole where it is public, got 399.5"),
         ({"noisy__noise__second": 0.0}, "noise must be positive where mu is finite"),
         ({"noisy__noise__second": -0.1}, "noise must be of non-negative finite deviations"),
