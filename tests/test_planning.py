@@ -15,9 +15,8 @@ import dpgep
 from dpgep.models.model import MEANS, PublicFacts, Scatter, Traits
 from dpgep.models.row_model import RowModel, layout_of
 from dpgep.planning import _least, plan
-from dpgep.population import contrasts, exact_moments
 from dpgep.privacy.noise import integer_noise
-from dpgep.simulation import Simulation, _Target
+from dpgep.simulation import Simulation, _Target, contrasts, exact_moments
 
 BUDGET = {"epsilon": 1.0, "delta": 1e-6}
 MODELS: list[tuple[str, Any, list[float]]] = [

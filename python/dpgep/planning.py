@@ -22,7 +22,13 @@ from dpgep.methods.base import component_count
 from dpgep.models.model import Adjacency, Matrix
 from dpgep.models.preprocessing import AutoPreprocessing, Bound, Preprocessing
 from dpgep.models.row_model import RowModel
-from dpgep.population import (
+from dpgep.privacy.accounting import Accounting, epsilon_of, epsilon_of_rho, rho_from_mu
+from dpgep.privacy.budget import Budget
+from dpgep.privacy.ledger import down, up
+from dpgep.serialization import Format
+from dpgep.simulation import (
+    PlannedErrors,
+    Simulation,
     correlation_of,
     is_planned,
     largest_eigenvalue,
@@ -31,11 +37,6 @@ from dpgep.population import (
     shares_of,
     spectrum_of,
 )
-from dpgep.privacy.accounting import Accounting, epsilon_of, epsilon_of_rho, rho_from_mu
-from dpgep.privacy.budget import Budget
-from dpgep.privacy.ledger import down, up
-from dpgep.serialization import Format
-from dpgep.simulation import PlannedErrors, Simulation
 
 __all__ = ["Plan", "plan"]
 

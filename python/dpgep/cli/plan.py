@@ -12,8 +12,8 @@ from dpgep.cli.budget import Paying
 from dpgep.cli.command import Commands, UsageError, add_bound, numbers, positive, usage
 from dpgep.models import FdaModel, SirModel, StandardizedPcaModel, TableModel
 from dpgep.models.row_model import Classes, RowModel
-from dpgep.population import PLANNED, is_planned, model_named, usual_eigengap
 from dpgep.problems.problem import Problem
+from dpgep.simulation import PLANNED, is_planned, model_named, usual_eigengap
 
 _LISTED = 12
 
