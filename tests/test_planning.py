@@ -255,7 +255,8 @@ class MeansOfSlices(dpgep.models.SirModel):
 def test_the_population_has_the_spectrum(model: RowModel, spectrum: list[float], shares: Any) -> None:
     """Of 200000 people, within six deviations of their moments."""
     groups = np.full(1, 1.0) if shares is None else np.array(shares)
-    setting = Simulation(model, np.array(spectrum), 2.0, groups, bound=1e3, adjacency="replace-one", n_components=1)
+    population = {"model": model, "spectrum": np.array(spectrum), "deviation": 2.0, "shares": groups}
+    setting = Simulation(**population, bound=1e3, adjacency="replace-one", n_components=1)  # type: ignore[arg-type]
     problem = setting.problem(setting.people(0, 200_000), 1e3)
     released = exact_moments(problem)
     k = np.count_nonzero(spectrum)
