@@ -502,9 +502,7 @@ def spectrum_of(model: RowModel, spectrum: ArrayLike | None, eigengap: float | N
 def correlation_of(model: RowModel, correlation: ArrayLike) -> Matrix:
     """(d, d), a correlation matrix of the columns, within views; a number r is r^|i - j| in each view."""
     if not model.traits.standardized and model.traits.b is None:
-        raise ValueError(
-            f"correlation is of standardized columns, views, classes or slices: {model.name} has none of them"
-        )
+        raise ValueError(f"correlation is of standardized columns, views, classes or slices: {model.name} has none")
     d, array = model.n_features, np.asarray(correlation, dtype=float)
     views = model.views
     if array.ndim == 0:

@@ -102,9 +102,7 @@ def _parser() -> Parser:
     commands = parser.add_subparsers(dest="command", metavar="command")
     for command in _COMMANDS:
         command.add(commands)
-    info = commands.add_parser(
-        "info", help="Versions and build", description="Prints version and build information for bug reports."
-    )
+    info = commands.add_parser("info", help="Versions and build", description="Prints what a bug report should quote.")
     info.set_defaults(run=_print_info)
     return parser
 

@@ -23,12 +23,8 @@ def add(commands: Commands) -> None:
     parser.add_argument("model", nargs="?", choices=tuple(_PROBLEMS), default="pca")
     parser.add_argument("--epsilon", type=float, help="the claim to test, with --delta (default: mu = 3)")
     parser.add_argument("--delta", type=float, help="delta of the claim")
-    parser.add_argument(
-        "--runs", type=positive, default=500, metavar="N", help="releases of each table (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--people", type=positive, default=50, metavar="N", help="rows of each table (default: %(default)s)"
-    )
+    parser.add_argument("--runs", type=positive, default=500, metavar="N", help="releases of each table (default: 500)")
+    parser.add_argument("--people", type=positive, default=50, metavar="N", help="rows of each table (default: 50)")
     parser.add_argument(
         "--confidence",
         type=float,
@@ -36,9 +32,7 @@ def add(commands: Commands) -> None:
         metavar="C",
         help="probability that the bound holds (default: 1 - 1e-6)",
     )
-    parser.add_argument(
-        "--low-bits", action="store_true", help="attack the last bits of numbers instead of their values"
-    )
+    parser.add_argument("--low-bits", action="store_true", help="attack the last bits of numbers, not their values")
     parser.add_argument("--quiet", action="store_true", help="no progress")
     parser.set_defaults(run=_run)
 

@@ -31,7 +31,7 @@ def add_data(parser: argparse.ArgumentParser) -> None:
         help="public categories of a column of text, which becomes indicators, or a JSON file of them; repeatable",
     )  # fmt: skip
     parser.add_argument(
-        "--dates", type=words, default=[], metavar="A,B", help="columns of dates, read as days since 1970-01-01"
+        "--dates", type=words, default=[], metavar="A,B", help="columns of dates, as days since 1970-01-01"
     )
     parser.add_argument(
         "--filter", metavar="EXPR",

@@ -57,11 +57,9 @@ def add(commands: Commands) -> None:
             "people who have both columns (default: refuse them)",
         )  # fmt: skip
         if name != "release":
+            parser.add_argument("--n-components", type=positive, metavar="K", help="components (default: all)")
             parser.add_argument(
-                "--n-components", type=positive, metavar="K", help="number of components (default: all)"
-            )
-            parser.add_argument(
-                "--sparsity", type=or_auto(positive), metavar="K", help="nonzero features per component, or auto"
+                "--sparsity", type=or_auto(positive), metavar="K", help="features per component, or auto"
             )
         add_budget(parser)
         _add_running(parser, "OUT.dpgep" if name == "release" else "OUT.json")
@@ -72,12 +70,8 @@ def _add_running(parser: argparse.ArgumentParser, output: str) -> None:
     group = parser.add_argument_group("running")
     group.add_argument("-o", "--output", type=Path, metavar=output, help="file of the result")
     group.add_argument("--force", action="store_true", help="replace the output if it exists")
-    group.add_argument(
-        "--dry-run", action="store_true", help="print price and expected errors; read no row, spend nothing"
-    )
-    group.add_argument(
-        "--people", type=positive, metavar="N", help="number of people for --dry-run, if the files do not tell it"
-    )
+    group.add_argument("--dry-run", action="store_true", help="print price and expected errors; spend nothing")
+    group.add_argument("--people", type=positive, metavar="N", help="for --dry-run, if the files do not say it")
     group.add_argument("--threads", type=positive, metavar="N", help="most threads (default: all processors)")
     group.add_argument("--quiet", action="store_true", help="no list of features, no progress bar")
     group.add_argument("--seed", type=int, help="for tests: NOT PRIVATE to anyone who knows the seed")
@@ -181,16 +175,10 @@ def _add_people(parser: argparse.ArgumentParser, takes: Collection[str]) -> None
         parser.add_argument("--y-columns", type=words, required=True, metavar="C,D", help="columns of the second view")
     else:
         add_columns(parser)
-    parser.add_argument(
-        "--person", metavar="COLUMN", help="ids that say whose each row is, where people have several rows"
-    )
-    parser.add_argument(
-        "--rows", type=positive, metavar="N", help="with --person: up to N rows of a person count alike (default: 1)"
-    )
+    parser.add_argument("--person", metavar="COLUMN", help="ids of people, where they have several rows")
+    parser.add_argument("--rows", type=positive, metavar="N", help="with --person: rows that count alike (default: 1)")
     parser.add_argument("--weights", metavar="COLUMN", help="weights of a survey")
-    parser.add_argument(
-        "--largest-weight", type=float, metavar="W", help="the public largest weight, at which larger ones are cut off"
-    )
+    parser.add_argument("--largest-weight", type=float, metavar="W", help="public: larger weights count as this")
     if "standardize" in takes:
         help = "divide columns by their deviations (usually right)"
         parser.add_argument("--standardize", action="store_true", help=help)
@@ -199,9 +187,7 @@ def _add_people(parser: argparse.ArgumentParser, takes: Collection[str]) -> None
         parser.add_argument("--no-center", dest="center", action="store_false", help=help)
     if "classes" in takes:
         parser.add_argument("--labels", required="labels" in takes, metavar="COLUMN", help="each person's class")
-        parser.add_argument(
-            "--classes", type=words, metavar="A,B", help="the public classes; people with other labels are left out"
-        )
+        parser.add_argument("--classes", type=words, metavar="A,B", help="the public classes; others are left out")
     if "target" in takes:
         parser.add_argument("--labels", required=True, metavar="COLUMN", help="each person's group")
         parser.add_argument("--target", required=True, metavar="A", help="the public label of the group of interest")
@@ -213,9 +199,7 @@ def _add_people(parser: argparse.ArgumentParser, takes: Collection[str]) -> None
     if "by_group" in takes:
         parser.add_argument("--by-group", action="store_true", help="release the second moment of each group by itself")
     if "y_range" in takes:
-        parser.add_argument(
-            "--response", required="y" in takes, metavar="COLUMN", help="column that the directions shall explain"
-        )
+        parser.add_argument("--response", required="y" in takes, metavar="COLUMN", help="column to explain")
         parser.add_argument("--slices", type=positive, metavar="N", help="slices of the range (default: 10)")
         parser.add_argument(
             "--y-range", type=interval, metavar="LOW:HIGH",

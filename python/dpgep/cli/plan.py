@@ -47,11 +47,9 @@ def add(commands: Commands) -> None:
         "further apart R^2, R^3, ...; standardized-pca: in place of a spectrum",
     )  # fmt: skip
     parser.add_argument(
-        "--releases", type=positive, default=1, metavar="N", help="of the same people: what they cost together"
+        "--releases", type=positive, default=1, metavar="N", help="of the same people: their cost together"
     )
-    parser.add_argument(
-        "--n-components", type=positive, default=1, metavar="K", help="number of components (default: 1)"
-    )
+    parser.add_argument("--n-components", type=positive, default=1, metavar="K", help="components (default: 1)")
     parser.add_argument("--adjacency", choices=("replace-one", "add-remove"), default="replace-one")
     parser.add_argument("--people-for", type=float, metavar="ERROR", help="also print how many people this error needs")
     parser.add_argument("--epsilon-for", type=float, metavar="ERROR", help="also print which epsilon this error needs")
@@ -106,10 +104,7 @@ def show_dry_run(problem: Problem, options: argparse.Namespace, paying: Paying) 
             model, n=n, mu=mu, bound=options.bound, eigengap=gap, n_components=1, adjacency=paying.adjacency
         )
     print(plan)
-    print(
-        f"for one component that stands out by {gap:g}, columns of deviation 1 and no --ranges; other spectra: "
-        "dpgep plan"
-    )
+    print(f"for one component that stands out by {gap:g}, columns of deviation 1, no --ranges; else: dpgep plan")
     return 0
 
 

@@ -113,12 +113,8 @@ def _add_transform(commands: Commands) -> None:
     )
     parser.add_argument("solution", type=Path, metavar="SOLUTION", help="output of dpgep pca ... -o")
     parser.add_argument("data", nargs="+", metavar="DATA", help="files with the columns of the solution")
-    parser.add_argument(
-        "--keep", type=words, default=[], metavar="A,B", help="columns to copy to the output, as an identifier"
-    )
-    parser.add_argument(
-        "-o", "--output", type=Path, required=True, metavar="OUT", help=f"output file: {', '.join(_SUFFIXES)}"
-    )
+    parser.add_argument("--keep", type=words, default=[], metavar="A,B", help="columns to copy, as an identifier")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="OUT", help=f"file: {', '.join(_SUFFIXES)}")
     parser.add_argument("--force", action="store_true", help="replace the output if it exists")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
     parser.set_defaults(run=_transform)

@@ -108,23 +108,20 @@ class CsvFiles(ArrowTable):
         column = re.search(r"In CSV column #(\d+)", message)
         if column and "conversion error" in message and file is None:
             field = self.schema.field(int(column[1]))
+            name = quoted(field.name)
             if str(field.type) == "string":
-                return DataError(
-                    f"column {quoted(field.name)} of {where} holds text that is not in UTF-8: {_SAVE_AS_UTF8}"
-                )
+                return DataError(f"column {name} of {where} holds text that is not in UTF-8: {_SAVE_AS_UTF8}")
             kind = "number" if str(field.type) == "double" else str(field.type)
             advice = "declare the categories of text" if kind == "number" else "leave the column out"
             return DataError(
-                f"column {quoted(field.name)} holds a value that is no {kind}, unlike the first megabyte of {where}: "
+                f"column {name} holds a value that is no {kind}, unlike the first megabyte of {where}: "
                 f"correct the file, or {advice}"
             )
         if "Expected" in message and "columns" in message:
             return DataError(f"a row of {where} has more or fewer values than there are names: correct the file")
         if "Empty CSV" in message:
             return DataError(f"{where} is empty: there must be at least a line of names")
-        return DataError(
-            f"{where} cannot be read as CSV in UTF-8; what pyarrow says is suppressed since it may quote values"
-        )
+        return DataError(f"{where} cannot be read as CSV in UTF-8; pyarrow's message is suppressed: it quotes values")
 
 
 def _joined(batches: Iterable[Any]) -> Iterator[Any]:
