@@ -20,7 +20,7 @@ from dpgep.data.dataset import ANOTHER_PASS
 from dpgep.data.rows import NotFiniteError
 from dpgep.errors import PrivacyWarning, warn
 from dpgep.methods import METHODS
-from dpgep.methods.base import EQUAL_WEIGHTS, MEMORY_LIMIT, component_count, require_capacity, require_no_scales
+from dpgep.methods.base import MEMORY_LIMIT, component_count, require_capacity, require_no_scales
 from dpgep.methods.preprocessing import location_and_scale, prepare
 from dpgep.methods.ridge import products_ridge
 from dpgep.models.model import Adjacency, Model, PublicFacts
@@ -535,7 +535,6 @@ def _operator(
     require_count("memory_limit (in bytes)", memory_limit)
     if regularization is not None:
         require_non_negative("regularization", regularization)
-    EQUAL_WEIGHTS.require('storage="operator"', problem.public)
     run = start()
     require_no_scales(problem.public)
     require_capacity(problem.public, 1, memory_limit)

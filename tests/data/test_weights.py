@@ -208,7 +208,7 @@ def test_bad_weights_are_refused_without_their_values() -> None:
         dpgep.pca(table, weights="v", largest_weight=1.0)
 
 
-@pytest.mark.parametrize("name", [each for each in METHODS if each not in ("release", "auto", "sr-dp")])
+@pytest.mark.parametrize("name", ["clipped-power", "local-gaussian", "dp-spca", "dp-vrpca"])
 def test_methods_refuse_weights_before_they_are_paid(name: str) -> None:
     x, w = survey(100)
     budget = dpgep.Budget(**BUDGET)
@@ -216,10 +216,34 @@ def test_methods_refuse_weights_before_they_are_paid(name: str) -> None:
     problem = dpgep.pca(x, weights=w, largest_weight=LARGEST, center=False, bound=4.0)
     with pytest.raises(ValueError, match=r"not for weights, nor rows that count alike"):
         dpgep.solve(problem, budget=budget, method=name, n_components=1, **sparse)
-    for options in ({"screen": 2}, {"storage": "operator"}):
-        with pytest.raises(ValueError, match="not for weights"):
-            dpgep.solve(problem, budget=budget, n_components=1, **options)
+    with pytest.raises(ValueError, match="not for weights"):
+        dpgep.solve(problem, budget=budget, n_components=1, screen=2)
     assert budget.spent_mu == 0
+
+
+# ---- products ----
+
+
+@pytest.mark.parametrize(
+    ("options", "rows_alike"),
+    [
+        ({"storage": "operator"}, None),
+        ({"storage": "operator"}, 3),
+        ({"method": "rayleigh-flow"}, 3),
+        ({"method": "dpsr"}, None),
+    ],
+    ids=str,
+)
+def test_without_noise_products_are_those_of_weighted_rows(options: dict[str, Any], rows_alike: int | None) -> None:
+    x, w = survey(100)
+    ids = np.random.default_rng(1).integers(0, 40, len(x))
+    given = {} if rows_alike is None else {"person": ids, "rows": rows_alike}
+    problem = dpgep.pca(x, weights=w, largest_weight=LARGEST, bound=100.0, **given)
+    expected = dpgep.solve(problem, epsilon=math.inf, n_components=1)
+    found = dpgep.solve(problem, epsilon=math.inf, n_components=1, **options)
+    assert abs(found.components[0] @ expected.components[0]) > 1 - 1e-5
+    if "storage" in options:
+        assert found.eigenvalues[0] == pytest.approx(expected.eigenvalues[0], rel=1e-8)
 
 
 # ---- what it costs ----
@@ -262,6 +286,27 @@ def test_worst_neighbours_cost_what_is_paid(first: Any, second: Any, adjacency: 
     result = shifts(people_with(*first), people_with(*second), adjacency, center=center)
     assert not result.flagged, result
     assert part * 0.98 <= result.ratio**2 <= part * 1.001
+
+
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+@pytest.mark.parametrize("center", [True, False])
+@pytest.mark.parametrize("options", [{"storage": "operator"}, {"method": "rayleigh-flow"}, {"method": "dpsr"}], ids=str)
+def test_worst_neighbours_cost_products_what_is_paid(options: dict[str, Any], center: bool, adjacency: Any) -> None:
+    """The price is attained where all directions are asked for."""
+    data = people_with(E1, 1.0 if adjacency == "replace-one" else None)
+    other = people_with(TILTED if center and adjacency == "replace-one" else E2, 1.0)
+    problem = dpgep.auditing.replay(
+        lambda people: dpgep.pca(
+            people[0], weights=people[1], largest_weight=1.0, bound=1.0, center=center, adjacency=adjacency
+        ),
+        (data, other),
+        **BUDGET,
+        **{"n_components": 4 if "storage" in options else 1, **options},
+    )
+    assert not problem.flagged, problem
+    assert problem.error is None, problem.error
+    if "storage" in options:
+        assert problem.ratio >= 0.98
 
 
 @pytest.mark.entropy

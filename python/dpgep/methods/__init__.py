@@ -37,7 +37,7 @@ from dpgep.methods.release import ReleaseDiagnostics, local_gaussian, release
 
 _ANY: tuple[Data, ...] = ("rows", "streams", "matrices", "sums")
 _ROWS: tuple[Data, ...] = ("rows", "streams")
-_DPSR = Method("dpsr", dpsr, DpsrOptions, (ReductionDiagnostics,), (*_ROWS, "matrices"), (EQUAL_WEIGHTS, PRODUCTS))
+_DPSR = Method("dpsr", dpsr, DpsrOptions, (ReductionDiagnostics,), (*_ROWS, "matrices"), (PRODUCTS,))
 _FLOW = replace(
     _DPSR, name="rayleigh-flow", run=rayleigh_flow, options=FlowOptions, diagnostics=(FlowDiagnostics,), by_products={}
 )

@@ -109,7 +109,7 @@ ONE_ROW_EACH = Need(
 EQUAL_WEIGHTS = Need(
     "people who count alike",
     lambda public: not public.facts.weighted,
-    "{method} is not for weights, nor rows that count alike (weights=, rows=): release a matrix, without a screen",
+    "{method} is not for weights, nor rows that count alike (weights=, rows=): use a release without a screen",
 )
 
 
@@ -317,7 +317,6 @@ class ReleaseOptions(PairOptions):
             EQUAL_WEIGHTS.require("a screen", public)
             self._check_screen(public, k)
         elif self.storage_for(public.model.n_features) == "operator":
-            EQUAL_WEIGHTS.require('storage="operator"', public)
             if self.sparsity == "auto":
                 raise ValueError(
                     f'sparsity="auto" needs the released matrix, which is too large for {public.model.n_features} '

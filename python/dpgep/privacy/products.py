@@ -30,6 +30,7 @@ from dpgep.privacy.noise import (
     MOST_BITS,
     SECOND,
     SUMS,
+    TOTAL,
     calibrate_groups,
     calibrate_moments,
     finest_bits,
@@ -147,6 +148,8 @@ def row_products(
     Fresh: sums and counts once, then a new noisy second moment for each product.
     Sums and counts are exact integers; products are rounded to a grid, which the noise covers.
     """
+    if math.isinf(mu):
+        problem = problem.in_finest_weights()
     rows = problem.row_products()
     groups = (
         _plain_groups(problem, charge) if math.isinf(mu) else _noisy_groups(problem, rows, mu, noise, stream, charge)
@@ -249,7 +252,9 @@ def _noisy_groups(
     else:
         exact = GridSums(layout, bits)
         exact.n, exact.counts = rows.n, group_counts(rows.n, None, layout.n_groups)
-    allowance = _allowance(problem, noise, most_people(problem.facts, exact.n), bits)
+    # of people, where they have weights, too, which are secret
+    n = most_people(problem.facts, problem.dataset.people.n or 0)
+    allowance = _allowance(problem, noise, n, bits)
     deviations = _deviations(problem, mu, noise, allowance)
     unit = bits + weight_bits
     of_sums = math.ceil(math.ldexp(deviations.sums, unit)) if layout.sums else 0
@@ -298,27 +303,28 @@ def _releases(
     second = NoiseBlock(SECOND, noise.shape, deviations.second)
     if noise.kind == "lazy":
         require_cost(allowance.cost(moment_mu(deviations, layout, adjacency)), mu)
-        yield LedgerEntry("moment matrix, known by its products", mu, (second, *_group_blocks(deviations, layout)))
+        yield LedgerEntry("moment matrix, known by its products", mu, (second, *_group_blocks(problem, deviations)))
         return
     mu_groups, mu_each = _fresh_parts(layout, mu, noise)
     require_cost(allowance.cost(moment_mu(deviations, _second_alone(layout), adjacency)), mu_each)
     if layout.has_groups:
         require_cost(moment_mu(replace(deviations, second=math.inf), layout, adjacency), mu_groups)
-        yield LedgerEntry("sums and counts", mu_groups, _group_blocks(deviations, layout, bits), bits)
+        yield LedgerEntry("sums and counts", mu_groups, _group_blocks(problem, deviations, bits), bits)
     for step in range(noise.n_products):
         yield LedgerEntry(f"product with the second moment, {step + 1} of {noise.n_products}", mu_each, (second,))
 
 
-def _group_blocks(noise: MomentNoise, layout: MomentLayout, bits: int | None = None) -> tuple[NoiseBlock, ...]:
+def _group_blocks(problem: MomentProblem, noise: MomentNoise, bits: int | None = None) -> tuple[NoiseBlock, ...]:
     """Sums and counts; ``bits``: of the grid of their release, if they are released separately."""
 
     def block(name: str, deviation: float) -> NoiseBlock:
         scale = None if bits is None else int(math.ldexp(deviation, 2 * bits))
         return NoiseBlock(name, "independent", deviation, scale)
 
-    blocks = []
+    blocks, layout = [], problem.layout
     if layout.sums:
         blocks.append(block(SUMS, noise.sums))
     if layout.counts:
-        blocks.append(block(COUNTS, noise.counts))
+        is_total = problem.facts.weighted and layout.n_groups == 1
+        blocks.append(block(TOTAL if is_total else COUNTS, noise.counts))
     return tuple(blocks)

@@ -144,9 +144,13 @@ class MomentProblem(Problem):
         """What refuses the rows, with the names of the columns."""
         return not_finite_in(self.model, self.dataset, missing=self.takes_missing)
 
+    def in_finest_weights(self) -> MomentProblem:
+        """The same people, weights in the finest units that there are: for sums in floating point."""
+        return replace(self, dataset=self.dataset.in_finest_weights())
+
     def plain_sums(self) -> tuple[int, tuple[Matrix, Matrix, Matrix], float]:
         """(number of people, blocks of the sums in floating point, share of clipped people)."""
-        finest = replace(self, dataset=self.dataset.in_finest_weights())
+        finest = self.in_finest_weights()
         sums, weight_bits = finest.float_moments(), finest.dataset.weight_bits
         np.ldexp(sums.total, -weight_bits, out=sums.total)
         return sums.n >> weight_bits, self.layout.blocks(sums.total), sums.n_clipped / max(sums.n, 1)
