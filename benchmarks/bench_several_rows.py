@@ -10,13 +10,16 @@ read once more for the hashes that decide who weighs more, and not in their orde
 from __future__ import annotations
 
 import math
+import mmap
 import statistics
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import support
 from numpy.typing import NDArray
 
@@ -26,6 +29,8 @@ N_PEOPLE = 2_000 if support.QUICK else 20_000
 DRAWS = 3 if support.QUICK else 12
 ROWS, PEOPLE, D = (20_000, 4_000, 50) if support.QUICK else (1_000_000, 200_000, 50)
 ROUNDS = 1 if support.QUICK else 3
+# Rows of ids in a stream, whole numbers and text, five rows to a person.
+STREAMED = (("int64", 100_000), ("text", 50_000)) if support.QUICK else (("int64", 10**8), ("text", 10**7))
 BETWEEN, EPSILONS = (0.0, 0.5, 0.9), (0.3, 1.0, 4.0)
 MOST, SETTINGS = 200, ((2_000, 0.24),) if support.QUICK else ((2_000, 0.24), (20_000, 0.24), (20_000, 1.0))
 
@@ -139,6 +144,59 @@ def seconds(fit: Callable[[], Any]) -> float:
         warnings.simplefilter("ignore", dpgep.AccuracyWarning)  # few people, in quick mode, show no scales
         fit()
     return time.process_time() - start
+
+
+def streamed(kind: str, n_rows: int) -> Iterator[dict[str, Any]]:
+    """Batches of one feature, drawn, with an id for each row."""
+    rng = np.random.default_rng(0)
+    for start in range(0, n_rows, 1 << 16):
+        numbers = 1_000_003 * rng.integers(0, n_rows // 5, min(1 << 16, n_rows - start))
+        ids = numbers if kind == "int64" else np.array([f"patient {each}" for each in numbers.tolist()], object)
+        yield {"x": rng.random(len(ids)), "patient_id": ids}
+
+
+def resident() -> int:
+    """Bytes of this process that are in memory; 0 where the system does not say."""
+    path = Path("/proc/self/statm")
+    return int(path.read_text().split()[1]) * mmap.PAGESIZE if path.exists() else 0
+
+
+def variance_by_pandas(kind: str, n_rows: int) -> tuple[float, int]:
+    """The variance of a random row of a random person, from all rows in memory; and the bytes that these take."""
+    before = resident()
+    batches = list(streamed(kind, n_rows))
+    values, ids = (np.concatenate([batch[name] for batch in batches]) for name in ("x", "patient_id"))
+    batches.clear()
+    codes, people = pd.factorize(ids)
+    weights = 1 / np.bincount(codes)[codes] / len(people)
+    mean = float(weights @ values)
+    return float(weights @ values**2) - mean**2, resident() - before
+
+
+def test_memory_of_ids_in_a_stream() -> None:
+    for kind, n_rows in STREAMED:
+        largest, before = [0], resident()
+
+        def read(kind: str = kind, n_rows: int = n_rows, largest: list[int] = largest) -> Iterator[dict[str, Any]]:
+            for batch in streamed(kind, n_rows):
+                yield batch
+                largest[0] = max(largest[0], resident())
+
+        drawn = seconds(lambda read=read: [None for _ in read()])  # type: ignore[misc]
+        source = dpgep.scan(read)
+        start = time.process_time()
+        released = dpgep.release(source[("x",)], person="patient_id", bound=2.0, epsilon=math.inf)
+        took, took_bytes = time.process_time() - start, largest[0] - before
+        n_people = released.privacy.public.n_people or 1
+        start = time.process_time()
+        expected, held = variance_by_pandas(kind, n_rows)
+        by_pandas = time.process_time() - start
+        assert abs(float(released.covariance().values[0, 0]) - expected) < 1e-6
+        support.say(
+            f"a stream of {n_rows} rows of {n_people} people, ids {kind}: {took_bytes / n_people:.3g} bytes of memory "
+            f"a person, {took:.3g} s for two passes, of which {2 * drawn:.3g} s draw them; pandas with all in memory "
+            f"{by_pandas:.3g} s, of which {drawn:.3g} s draw them, and {held / n_people:.3g} bytes"
+        )
 
 
 def test_time_of_ids() -> None:

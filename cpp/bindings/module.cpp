@@ -22,8 +22,8 @@ PYBIND11_MODULE(DPGEP_MODULE, module) {
   register_exact_noise(module);
   register_exact_products(module);
   register_pair_oracle(module);
+  register_people(module);
   register_rayleigh_flow(module);
   register_row_weights(module);
   register_stochastic(module);
-  register_texts(module);
 }

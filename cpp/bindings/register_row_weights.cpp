@@ -30,19 +30,6 @@ void hash(const py::array& rows, const py::array& factors, const std::optional<p
   });
 }
 
-void add(const py::array& persons, const py::array& keys, const py::array& rest,
-         py::array& weights) {
-  const auto person = const_vector<std::int64_t>(persons, "persons");
-  const auto key = const_vector<std::uint64_t>(keys, "keys");
-  const auto each = const_vector<std::int16_t>(rest, "rest");
-  const auto target = mutable_vector<std::int16_t>(weights, "weights");
-  require_disjoint(person, "persons", target, "weights");
-  require_disjoint(key, "keys", target, "weights");
-  require_disjoint(each, "rest", target, "weights");
-  const py::gil_scoped_release no_gil;
-  add_rest(person, key, each, target);
-}
-
 }  // namespace
 
 void register_row_weights(py::module_& module) {
@@ -55,12 +42,5 @@ SplitMix64. Without groups, the last term is left out.
 
 rows: (n, d) float32 or float64, row-contiguous; factors: (d + 1,) uint64; groups: (n,) int64, or None; keys: (n,)
 uint64. Raises ValueError for lengths that do not fit, TypeError for other dtypes.
-)");
-  module.def("add_rest", &add, py::arg("persons").noconvert(), py::arg("keys").noconvert(),
-             py::arg("rest").noconvert(), py::arg("weights").noconvert(), R"(
-weights_i += 1 for rest_p rows of each person p: those with the least keys, of equal keys the first.
-
-persons: (n,) int64, the person of each row; keys: (n,) uint64; rest: int16, one for each person; weights: (n,) int16.
-Raises ValueError for lengths and persons that do not fit, and for a rest below 0 or of more rows than a person has.
 )");
 }

@@ -23,6 +23,7 @@
 #include "dpgep/fixed_point.hpp"
 #include "dpgep/fixed_point_columns.hpp"
 #include "dpgep/integer_moments.hpp"
+#include "dpgep/people.hpp"
 #include "dpgep/row_weights.hpp"
 #include "dpgep/rows_product.hpp"
 #include "dpgep/sampled_rows.hpp"
@@ -489,16 +490,18 @@ void fuzz_weighted_moments(Bytes bytes) {
   }
 }
 
-// Equal rows have equal keys, in either precision; the rest is of rows with the least keys.
+// Equal rows have equal keys, in either precision; shares of a person add up.
 void fuzz_row_weights(Bytes bytes) {
   const Index d = bytes.take_between(0, 70);
-  const auto n_persons = static_cast<std::size_t>(bytes.take_between(0, 4));
-  std::vector<std::int16_t> rest(n_persons);
-  for (std::int16_t& each : rest) each = bytes.take<std::int8_t>();
-  std::vector<std::int64_t> persons(static_cast<std::size_t>(bytes.take_between(0, 60)));
+  const Index n_persons = bytes.take_between(0, 4);
+  std::vector<std::int64_t> persons(static_cast<std::size_t>(bytes.take_between(0, 300)));
   std::vector<std::int64_t> groups(persons.size());
   std::vector<std::uint64_t> short_keys(persons.size());
-  for (std::int64_t& person : persons) person = bytes.take<std::int8_t>();
+  const bool are_any = bytes.take_between(0, 7) == 0;
+  for (std::int64_t& person : persons) {
+    person = bytes.take<std::int8_t>();
+    if (!are_any) person = std::abs(person) % std::max<Index>(n_persons, 1);
+  }
   for (std::int64_t& group : groups) group = bytes.take<std::int64_t>();
   for (std::uint64_t& key : short_keys) key = bytes.take<std::uint8_t>();
   const auto n = static_cast<Index>(persons.size());
@@ -516,34 +519,58 @@ void fuzz_row_weights(Bytes bytes) {
                     VectorView<std::uint64_t>(keys_of_wide.data(), n), 1);
   require(keys == keys_of_wide, "equal rows have equal keys");
 
-  std::vector<std::vector<std::size_t>> rows_of(n_persons);
   bool is_valid = true;
-  for (std::size_t i = 0; i < persons.size(); ++i) {
-    const bool is_known = persons[i] >= 0 && persons[i] < static_cast<std::int64_t>(n_persons);
-    is_valid = is_valid && is_known;
-    if (is_known) rows_of[static_cast<std::size_t>(persons[i])].push_back(i);
-  }
-  for (std::size_t p = 0; p < n_persons; ++p) {
-    is_valid = is_valid && rest[p] >= 0 && rest[p] <= static_cast<Index>(rows_of[p].size());
-  }
-  std::vector<std::int16_t> weights(persons.size());
+  for (const std::int64_t p : persons) is_valid = is_valid && p >= 0 && p < n_persons;
+  Shares counted;
+  std::vector<std::int16_t> shares(persons.size());
+  const ConstVectorView<std::int64_t> person(persons.data(), n);
+  const ConstVectorView<std::uint64_t> key(short_keys.data(), n);
   try {
-    add_rest({persons.data(), n}, {short_keys.data(), n},
-             {rest.data(), static_cast<Index>(n_persons)},
-             VectorView<std::int16_t>(weights.data(), n));
-    require(is_valid, "persons and rests that do not fit are refused");
+    counted.count(person, key, n_persons);
+    require(is_valid, "persons that do not fit are refused");
   } catch (const std::invalid_argument&) {
-    require(!is_valid, "persons and rests that fit are served");
+    require(!is_valid, "persons that fit are served");
     return;
   }
-  for (std::size_t p = 0; p < n_persons; ++p) {
-    std::stable_sort(rows_of[p].begin(), rows_of[p].end(),
-                     [&](std::size_t a, std::size_t b) { return short_keys[a] < short_keys[b]; });
-    for (std::size_t k = 0; k < rows_of[p].size(); ++k) {
-      const int expected = static_cast<Index>(k) < rest[p] ? 1 : 0;
-      require(weights[rows_of[p][k]] == expected, "the rest is of rows with the least keys");
+  if (counted.has_many()) counted.count_again(person, key);
+  Vector<bool> are_open = Vector<bool>::Constant(n_persons, true);
+  counted.share(person, key, VectorView<bool>(are_open.data(), n_persons),
+                VectorView<std::int16_t>(shares.data(), n));
+  for (Index p = 0; p < n_persons; ++p) {
+    Index sum = 0;
+    bool has_rows = false;
+    for (std::size_t i = 0; i < persons.size(); ++i) {
+      if (persons[i] != p) continue;
+      has_rows = true;
+      require(shares[i] >= 0, "no share is below nothing");
+      sum += shares[i];
+    }
+    require(sum == (has_rows ? Shares::whole : 0), "all shares of a person are the whole");
+  }
+}
+
+// Equal identities have equal numbers, others others, in the order in which they come.
+void fuzz_numbering(Bytes bytes) {
+  Numbering numbering(bytes.take<std::uint64_t>());
+  std::vector<std::uint64_t> known;
+  for (int batch = 0; batch < 3; ++batch) {
+    const Index n = bytes.take_between(0, 200);
+    std::vector<std::uint64_t> words(static_cast<std::size_t>(2 * n));
+    for (std::size_t i = 0; i < words.size(); ++i) words[i] = i % 2 ? 0 : bytes.take<std::uint8_t>();
+    std::vector<std::int64_t> numbers(static_cast<std::size_t>(n));
+    const bool is_open = batch != 1;
+    numbering.number(const_view(words, n, 2), VectorView<std::int64_t>(numbers.data(), n), is_open);
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      const auto found = std::find(known.begin(), known.end(), words[2 * i]);
+      if (found == known.end() && !is_open) {
+        require(numbers[i] == -1, "nobody is new in a numbering that is not open");
+        continue;
+      }
+      require(numbers[i] == found - known.begin(), "who is known has the same number");
+      if (found == known.end()) known.push_back(words[2 * i]);
     }
   }
+  require(numbering.size() == static_cast<Index>(known.size()), "each person is counted once");
 }
 
 // What the first rows add with weights, against what each adds alone, times its weight.
@@ -640,7 +667,7 @@ void fuzz_table(Bytes bytes) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   Bytes bytes(data, size);
-  switch (bytes.take_between(0, 19)) {
+  switch (bytes.take_between(0, 20)) {
     case 0:
       fuzz_fixed_point<double>(bytes);
       break;
@@ -697,6 +724,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       break;
     case 18:
       fuzz_row_weights(bytes);
+      break;
+    case 19:
+      fuzz_numbering(bytes);
       break;
     default:
       fuzz_sums(bytes);

@@ -4,10 +4,10 @@
 #include <cstring>
 #include <limits>
 #include <stdexcept>
-#include <vector>
 
 #include "dpgep/parallel.hpp"
 #include "partial_sums.hpp"
+#include "splitmix.hpp"
 
 #if defined(__AVX2__)
 #include <immintrin.h>
@@ -18,13 +18,6 @@ namespace {
 
 // Entries of a row in single precision that are looked at together.
 constexpr Index tile = 64;
-
-std::uint64_t mixed(std::uint64_t word) {
-  // the finalizer of SplitMix64: a bijection whose every bit depends on all
-  word = (word ^ word >> 30) * 0xBF58476D1CE4E5B9u;
-  word = (word ^ word >> 27) * 0x94D049BB133111EBu;
-  return word ^ word >> 31;
-}
 
 std::uint64_t word_of(double value) {
   value = value == value ? value + 0.0 : std::numeric_limits<double>::quiet_NaN();
@@ -108,55 +101,9 @@ void hash_rows(const ConstRows<Scalar>& rows, const ConstVectorView<std::uint64_
       const Scalar* const row = rows.data() + i * rows.outerStride();
       std::uint64_t sum = sum_of_words(row, factors.data(), d);
       if (groups.size() > 0) sum += (static_cast<std::uint64_t>(groups[i]) + 1) * factors[d];
-      keys[i] = mixed(sum);
+      keys[i] = splitmix(sum);
     }
   });
-}
-
-void add_rest(const ConstVectorView<std::int64_t>& persons,
-              const ConstVectorView<std::uint64_t>& keys, const ConstVectorView<std::int16_t>& rest,
-              VectorView<std::int16_t> weights) {
-  const Index n = persons.size();
-  require(keys.size() == n && weights.size() == n,
-          "keys and weights must have an entry for each row");
-  require((persons.array() >= 0).all() && (persons.array() < rest.size()).all(),
-          "rest must have an entry for each person");
-  require((rest.array() >= 0).all(), "rest must be at least 0");
-  // the rows of each person who has a rest, one after the other
-  std::vector<Index> ends(static_cast<std::size_t>(rest.size()) + 1, 0);
-  for (const std::int64_t p : persons) ends[static_cast<std::size_t>(p) + 1] += rest[p] > 0 ? 1 : 0;
-  for (std::size_t p = 0; p + 1 < ends.size(); ++p) {
-    require(rest[static_cast<Index>(p)] <= ends[p + 1], "a rest has more rows than a person");
-    ends[p + 1] += ends[p];
-  }
-  // A word has the first bits of a row's key, and the row's number in the other ones.
-  int number_bits = 1;
-  while (n >> number_bits > 0) ++number_bits;
-  const std::uint64_t numbers = (std::uint64_t{1} << number_bits) - 1;
-  std::vector<std::uint64_t> rows(static_cast<std::size_t>(ends.back()));
-  for (Index i = 0; i < n; ++i) {
-    if (rest[persons[i]] == 0) continue;
-    Index& end = ends[static_cast<std::size_t>(persons[i])];
-    rows[static_cast<std::size_t>(end++)] = (keys[i] & ~numbers) | static_cast<std::uint64_t>(i);
-  }
-  const auto number = [&](std::uint64_t row) { return static_cast<Index>(row & numbers); };
-  const auto is_before = [&](std::uint64_t a, std::uint64_t b) {
-    if ((a ^ b) > numbers) return a < b;
-    const std::uint64_t key_a = keys[number(a)];
-    const std::uint64_t key_b = keys[number(b)];
-    return key_a != key_b ? key_a < key_b : a < b;
-  };
-  auto first = rows.begin();
-  for (Index p = 0; p < rest.size(); ++p) {
-    const auto last = rows.begin() + ends[static_cast<std::size_t>(p)];
-    if (rest[p] == 1) {
-      weights[number(*std::min_element(first, last, is_before))] += 1;
-    } else if (rest[p] > 1) {
-      std::nth_element(first, first + rest[p] - 1, last, is_before);
-      std::for_each(first, first + rest[p], [&](std::uint64_t row) { weights[number(row)] += 1; });
-    }
-    first = last;
-  }
 }
 
 template void hash_rows(const ConstRows<float>&, const ConstVectorView<std::uint64_t>&,

@@ -27,6 +27,7 @@
 #include "dpgep/integer_moments.hpp"
 #include "dpgep/pair_oracle.hpp"
 #include "dpgep/parallel.hpp"
+#include "dpgep/people.hpp"
 #include "dpgep/row_weights.hpp"
 #include "dpgep/rows_product.hpp"
 #include "dpgep/sampled_rows.hpp"
@@ -446,6 +447,32 @@ void check_shared_oracle() {
   }
 }
 
+// Callers number the same people at once, and count their rows: calls take turns.
+void check_shared_people() {
+  constexpr Index n = 20000;
+  Numbering numbering(1);
+  Shares shares;
+  RowMajorMatrix<std::uint64_t> words(n, 2);
+  for (Index i = 0; i < n; ++i) words(i, 0) = words(i, 1) = static_cast<std::uint64_t>(i % 5000);
+  const std::vector<std::uint64_t> keys(n, 1);
+  const ConstVectorView<std::uint64_t> key(keys.data(), n);
+  std::vector<std::vector<std::int64_t>> numbers(n_threads, std::vector<std::int64_t>(n));
+  std::vector<std::thread> callers;
+  for (auto& mine : numbers) {
+    callers.emplace_back([&] {
+      numbering.number({words.data(), n, 2, Eigen::OuterStride<>(2)}, {mine.data(), n}, true);
+      shares.count({mine.data(), n}, key, 5000);
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  require(numbering.size() == 5000, "everybody is numbered once");
+  std::vector<std::int16_t> each(n);
+  Vector<bool> are_open = Vector<bool>::Constant(5000, true);
+  shares.share({numbers[0].data(), n}, key, {are_open.data(), 5000}, {each.data(), n});
+  for (const auto& mine : numbers) require(mine == numbers[0], "a person has one number");
+  require(each.back() == Shares::whole / (4 * n_threads), "all rows were counted");
+}
+
 int race() {
   int unguarded = 0;
   parallel_for(100000, n_threads, [&](Index) { ++unguarded; });
@@ -461,6 +488,7 @@ int main(int argc, char** argv) {
     check_exceptions();
     check_shared_stream();
     check_shared_oracle();
+    check_shared_people();
   }
   std::puts("threaded kernels: as with one thread, and no race reported");
   return 0;

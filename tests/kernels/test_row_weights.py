@@ -1,4 +1,4 @@
-"""Hashes of rows, and who has the rest of a person's weight, by the kernels and plainly."""
+"""Hashes of rows, and what each has of a person's weight, by the kernels and plainly."""
 
 from __future__ import annotations
 
@@ -45,27 +45,61 @@ def test_hashes_of_rows_and_groups(n: int, d: int, dtype: str) -> None:
             assert keys.tolist() == expected
 
 
-@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3) | st.integers(0, 2**64 - 1)), max_size=40), st.data())
-def test_the_rest_is_of_rows_with_the_least_keys(rows: list[tuple[int, int]], data: Any) -> None:
-    persons, keys = [person for person, _ in rows], [key for _, key in rows]
-    rest = [data.draw(st.integers(0, persons.count(person))) for person in range(5)]
-    expected = reference.add_rest(persons, keys, rest)
+def shares_of(kernel: Any, persons: Any, keys: Any, cut: int) -> list[int]:
+    """In two batches, cut at this row, as in a stream."""
+    parts, n_people = (slice(cut), slice(cut, None)), int(persons.max(initial=-1)) + 1
+    counted, shares = kernel.Shares(), np.full(len(persons), -1, np.int16)
+    for part in parts:
+        counted.count(persons[part], keys[part], n_people)
+    assert counted.has_many == (np.bincount(persons).max(initial=0) > 64)
+    if counted.has_many:
+        for part in parts:
+            counted.count_again(persons[part], keys[part])
+    are_open = np.ones(n_people, bool)
+    for part in parts:
+        counted.share(persons[part], keys[part], are_open, shares[part])
+    found: list[int] = shares.tolist()
+    return found
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3) | st.integers(0, 2**64 - 1)), max_size=40),
+    st.integers(0, 40),
+)
+def test_shares_of_few_rows(rows: list[tuple[int, int]], cut: int) -> None:
+    persons, keys = np.array(rows, np.uint64).reshape(-1, 2).T.copy()
+    expected = reference.shares(persons.tolist(), keys.tolist())
     for kernel in KERNELS.values():
-        weights = np.full(len(rows), 9, np.int16)
-        kernel.add_rest(np.array(persons, np.int64), np.array(keys, np.uint64), np.array(rest, np.int16), weights)
-        assert (weights - 9).tolist() == expected
+        assert shares_of(kernel, persons.astype(np.int64), keys, cut) == expected
 
 
-def test_many_rows_of_one_person() -> None:
-    rng = np.random.default_rng(1)
-    keys = rng.integers(0, 2**64, 9000, dtype=np.uint64)
-    for rest in (1, 2, 4000, 8999):
-        weights = np.zeros(9000, np.int16)
-        core.add_rest(np.zeros(9000, np.int64), keys, np.array([rest], np.int16), weights)
-        assert np.array_equal(np.flatnonzero(weights), np.sort(np.argsort(keys)[:rest]))
+@pytest.mark.parametrize("n_alike", [1, 2, 30])
+@pytest.mark.parametrize("m", [64, 65, 67, 100, 1000, 1365, 4095, 4097, 9000])
+def test_shares_of_many_rows(m: int, n_alike: int) -> None:
+    """Of whom some are alike, so that more may be below a threshold than there is left for."""
+    rng = np.random.default_rng([m, n_alike])
+    persons = rng.permutation(np.repeat([0, 1, 2], [m, 5, m + 1]))
+    keys = rng.integers(0, 2**64, len(persons), dtype=np.uint64)[rng.integers(0, len(persons), len(persons)) // n_alike]
+    expected = reference.shares(persons.tolist(), keys.tolist())
+    assert [sum(np.array(expected)[persons == p]) for p in range(3)] == [4096] * 3
+    for kernel in KERNELS.values():
+        assert shares_of(kernel, persons, keys, 500) == expected
 
 
-ROWS, KEYS, ZEROS = np.zeros((3, 2)), np.zeros(3, np.uint64), np.zeros(3, np.int16)
+def test_more_rows_below_the_threshold_than_there_is_left_for() -> None:
+    keys = np.zeros(9000, np.uint64)
+    assert shares_of(core, np.zeros(9000, np.int64), keys, 4000) == [4096] + [0] * 8999
+    assert shares_of(core, np.zeros(1000, np.int64), keys[:1000], 10) == [100] + [4] * 999
+
+
+ROWS, KEYS, PERSONS = np.zeros((3, 2)), np.zeros(3, np.uint64), np.zeros(3, np.int64)
+OPEN, SHARES = np.ones(2, bool), np.zeros(3, np.int16)
+
+
+def count(persons: Any, keys: Any, n_people: int = 1) -> Any:
+    counted = core.Shares()
+    counted.count(persons, keys, n_people)
+    return counted
 
 
 @pytest.mark.parametrize(
@@ -76,11 +110,15 @@ ROWS, KEYS, ZEROS = np.zeros((3, 2)), np.zeros(3, np.uint64), np.zeros(3, np.int
         (lambda: core.hash_rows(ROWS, FACTORS[:3], np.zeros(2, int), KEYS), ValueError, "groups must have an entry"),
         (lambda: core.hash_rows(ROWS, FACTORS[:3], None, KEYS, 0), ValueError, "n_threads >= 1"),
         (lambda: core.hash_rows(ROWS.astype(int), FACTORS[:3], None, KEYS), TypeError, "rows must have dtype"),
-        (lambda: core.add_rest(np.array([0, 3, 0]), KEYS, ZEROS, ZEROS + 0), ValueError, "an entry for each person"),
-        (lambda: core.add_rest(np.array([0, -1, 0]), KEYS, ZEROS, ZEROS + 0), ValueError, "an entry for each person"),
-        (lambda: core.add_rest(np.zeros(3, int), KEYS[:2], ZEROS, ZEROS + 0), ValueError, "an entry for each row"),
-        (lambda: core.add_rest(np.zeros(3, int), KEYS, ZEROS + 4, ZEROS + 0), ValueError, "more rows than a person"),
-        (lambda: core.add_rest(np.zeros(3, int), KEYS, ZEROS - 1, ZEROS + 0), ValueError, "rest must be at least 0"),
+        (lambda: count(np.array([0, 3, 0]), KEYS), ValueError, "persons must be numbers from 0"),
+        (lambda: count(np.array([0, -1, 0]), KEYS), ValueError, "persons must be numbers from 0"),
+        (lambda: count(PERSONS, KEYS[:2]), ValueError, "keys must have an entry for each row"),
+        (lambda: count(PERSONS, KEYS, 2).share(PERSONS + 1, KEYS, OPEN, SHARES), ValueError, "no rows that were count"),
+        (lambda: count(PERSONS, KEYS, 2).share(PERSONS, KEYS, OPEN[:1], SHARES), ValueError, "are_open must have"),
+        (lambda: count(PERSONS, KEYS).share(PERSONS, KEYS, OPEN, SHARES[:2]), ValueError, "shares must have an entry"),
+        (lambda: count(PERSONS, KEYS).share(PERSONS, KEYS, KEYS, SHARES), TypeError, "are_open must have dtype bool"),
+        (lambda: count(PERSONS, KEYS).share(PERSONS, KEYS, OPEN, KEYS.view(np.int16)[:3]), ValueError, "not overlap"),
+        (lambda: count(PERSONS, KEYS).count_again(PERSONS + 1, KEYS), ValueError, "persons must be numbers from 0"),
     ],
 )
 def test_what_does_not_fit_is_refused(call: Any, error: type, message: str) -> None:

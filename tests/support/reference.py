@@ -23,7 +23,6 @@ __all__ = [
     "Flow",
     "LazyNoise",
     "PencilPart",
-    "add_rest",
     "chacha20_block",
     "chacha20_stream",
     "clip_factors",
@@ -45,9 +44,9 @@ __all__ = [
     "mix_rows",
     "noise_times_vector",
     "normal",
-    "number_texts",
     "pack",
     "pair_products",
+    "person_numbers",
     "poisson_sample",
     "rayleigh_flow",
     "reduced_ascent",
@@ -55,8 +54,11 @@ __all__ = [
     "rows_product",
     "sampled_ascent",
     "sampled_product",
+    "shares",
+    "siphash",
     "sum_places",
     "symmetric_noise",
+    "text_words",
     "truncate_rows_top_k",
     "truncate_top_k",
     "unpack",
@@ -756,23 +758,69 @@ def hash_rows(rows: NDArray[Any], factors: Sequence[int], groups: Sequence[int] 
     return keys
 
 
-def add_rest(persons: Sequence[int], keys: Sequence[int], rest: Sequence[int]) -> list[int]:
-    """1 for ``rest`` rows of each person, with the least keys, of equal keys the first; 0 for the others."""
-    more = [0] * len(persons)
-    for person, n_more in enumerate(rest):
-        own = sorted((keys[i], i) for i, whose in enumerate(persons) if whose == person)
-        for _, i in own[:n_more]:
-            more[i] = 1
-    return more
+def shares(persons: Sequence[int], keys: Sequence[int], whole: int = 1 << 12) -> list[int]:
+    """What each row has of its person's whole: floor(whole/m) of m rows, one more below a threshold, what is left.
+
+    Source: section 12, "in whole numbers".
+    """
+    out = [0] * len(persons)
+    for person in set(persons):
+        own = [i for i, whose in enumerate(persons) if whose == person]
+        m = len(own)
+        rest = whole % m
+        slack = math.isqrt(16 * rest - 1) + 1 if rest else 0  # the root, rounded up
+        below = [i for i in own if keys[i] < (2**32 * (rest - slack) // m) * 2**32] if m > 64 and rest > slack else []
+        if len(below) > rest:
+            below = []
+        for i in own:
+            out[i] = whole // m + (i in below)
+        out[min(own, key=lambda i: (keys[i], i))] += rest - len(below)
+    return out
 
 
-def number_texts(texts: Sequence[str]) -> tuple[list[int], list[int]]:
-    """The number of each string among the distinct ones, in the order in which they come; where each comes first."""
-    first: dict[str, int] = {}
-    for i, text in enumerate(texts):
-        first.setdefault(text, i)
-    number = {text: k for k, text in enumerate(first)}
-    return [number[text] for text in texts], list(first.values())
+def person_numbers(known: Sequence[Any], people: Sequence[Any]) -> list[int]:
+    """The number of each among those who are known, in the order in which they come, or -1."""
+    number = {person: k for k, person in enumerate(dict.fromkeys(known))}
+    return [number.get(person, -1) for person in people]
+
+
+def text_words(text: str, key: int, other_key: int) -> tuple[int, int]:
+    """SipHash of a string in characters of 1, 2 or 4 bytes, whichever its widest takes: these are added to the key."""
+    widest = max(map(ord, text), default=0)
+    size, codec = (1, "latin-1") if widest < 256 else (2, "utf-16-le") if widest < 65536 else (4, "utf-32-le")
+    return siphash(text.encode(codec, "surrogatepass"), (key ^ size, other_key))
+
+
+def siphash(text: bytes, key: tuple[int, int]) -> tuple[int, int]:
+    """SipHash-2-4 with an output of two words.
+
+    Source: Aumasson and Bernstein, SipHash: a fast short-input PRF (Indocrypt 2012), and their siphash.c.
+    """
+    v = [a ^ b for a, b in zip(struct.unpack("<4Q", b"uespemosmodnarodarenegylsetybdet"), key * 2, strict=True)]
+    v[1] ^= 0xEE
+
+    def rounds(n: int) -> None:
+        for _ in range(n):
+            for a, b, by, far in ((0, 1, 13, 1), (2, 3, 16, 0), (0, 3, 21, 0), (2, 1, 17, 1)):
+                v[a] = (v[a] + v[b]) % 2**64
+                v[b] = _turned(v[b], by) ^ v[a]
+                v[a] = _turned(v[a], 32) if far else v[a]
+
+    padded = text + bytes(7 - len(text) % 8) + bytes([len(text) % 256])
+    for (word,) in struct.iter_unpack("<Q", padded):
+        v[3] ^= word
+        rounds(2)
+        v[0] ^= word
+    words = []
+    for place, mark in ((2, 0xEE), (1, 0xDD)):
+        v[place] ^= mark
+        rounds(4)
+        words.append(v[0] ^ v[1] ^ v[2] ^ v[3])
+    return words[0], words[1]
+
+
+def _turned(word: int, by: int) -> int:
+    return (word << by | word >> (64 - by)) % 2**64
 
 
 def map_rows(rows: NDArray[Any], location: Vector | None, scale: Vector | None, largest: float) -> Matrix:

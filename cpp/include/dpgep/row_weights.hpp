@@ -27,12 +27,4 @@ void hash_rows(const ConstRows<Scalar>& rows, const ConstVectorView<std::uint64_
                const ConstVectorView<std::int64_t>& groups, VectorView<std::uint64_t> keys,
                int n_threads);
 
-// weights_i += 1 for as many rows of each person as `rest` says: those with the least keys, of
-// equal keys the first. A person with rest 0 has no key that is looked at. Throws
-// std::invalid_argument for lengths that do not fit, for persons without a rest, and for a rest
-// below 0 or of more rows than a person has.
-void add_rest(const ConstVectorView<std::int64_t>& persons,
-              const ConstVectorView<std::uint64_t>& keys, const ConstVectorView<std::int16_t>& rest,
-              VectorView<std::int16_t> weights);
-
 }  // namespace dpgep

@@ -76,7 +76,7 @@ class PassComparison:
 
 
 class PassChecksum:
-    """A keyed checksum of the rows and groups of people, in their order; how they are cut into batches is no matter."""
+    """A keyed checksum of rows, groups and persons, in their order; how they are cut into batches is no matter."""
 
     def __init__(self, key: bytes) -> None:
         self._key = key
@@ -86,15 +86,14 @@ class PassChecksum:
         self._forms: dict[str, str] = {}
         self._changes: list[str] = []
 
-    def add(self, rows: Rows, groups: NDArray[np.intp] | None, units: NDArray[np.int64] | None = None) -> None:
-        """People that follow those before, and how much they count."""
+    def add(self, rows: Rows, groups: NDArray[np.intp] | None, others: NDArray[np.int64] | None = None) -> None:
+        """Rows that follow those before, the group of each, and its person or how much it counts."""
         for position, view in enumerate(rows.views):
             for name, values in _parts(view):
                 self._add(f"{position} {name}", values)
-        if groups is not None:
-            self._add("groups", groups)
-        if units is not None:
-            self._add("units", units)
+        for name, each in (("groups", groups), ("others", others)):
+            if each is not None:
+                self._add(name, each)
         self._n_rows += rows.n
 
     def digest(self) -> bytes:

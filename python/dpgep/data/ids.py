@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
+from contextlib import suppress
 from decimal import Decimal
 from hashlib import blake2b
 from itertools import islice
@@ -15,6 +17,7 @@ from numpy.typing import NDArray
 
 from dpgep._dispatch import core
 from dpgep.data.inputs import check_not_masked
+from dpgep.errors import DataChangedError
 from dpgep.sources import Selection, as_vector_of_values, is_source, scan
 from dpgep.sources.kinds import is_dask_frame, is_frame, is_polars_frame, is_table
 from dpgep.sources.names import missing
@@ -22,7 +25,7 @@ from dpgep.sources.names import missing
 # Ids that are whole numbers within a range of this many times their number are numbers already.
 _DENSE = 8
 # Text that stands for no value where files are read: nobody's id.
-_ABSENT = frozenset(["", "NA", "N/A", "n/a", "#N/A", "#NA", "NaN", "nan", "NULL", "null", "None", "<NA>"])
+_ABSENT = np.array(["", "NA", "N/A", "n/a", "#N/A", "#NA", "NaN", "nan", "NULL", "null", "None", "<NA>"], object)
 
 
 class Beside(NamedTuple):
@@ -45,6 +48,8 @@ class Beside(NamedTuple):
 IDS, WEIGHTS = Beside("person", "ids", "an id"), Beside("weights", "weights", "one")
 
 Numbers = NDArray[np.int64]
+# (n, 2), two words for each id.
+Digests = NDArray[np.uint64]
 
 
 def name_of(person: Any) -> str | None:
@@ -63,38 +68,96 @@ def numbered(ids: Any, n_rows: int) -> Numbers:
         if largest - least < _DENSE * len(values):
             # in the type of the ids a difference beyond int64 is not the smallest
             return np.asarray(values.astype(np.int64) - least if largest < 1 << 63 else values - values.min(), np.int64)
-    if values.dtype.kind not in "biuf":
-        numbers, distinct = _looked_up(values)
-        _kind_of(distinct)
-        return numbers
-    return Numbering().numbers(values)
+    return Numbering().of_values(values)
 
 
 class Numbering:
-    """Numbers people in the order in which their ids come, batch by batch; ``n`` have come so far."""
+    """Numbers people in the order in which their ids come, batch by batch; ``n`` have come so far.
+
+    It holds 16 bytes for each, and a table: whole numbers as they are, of text a hash whose key nobody knows. ``kind``
+    is that of the ids.
+    """
 
     def __init__(self) -> None:
-        self._found: dict[Any, int] = {}
-        self._kind: int | None = None
+        seed, *key = np.frombuffer(os.urandom(24), np.uint64).tolist()
+        self._key: tuple[int, int] = (key[0], key[1])
+        self._table, self._others = core.Numbering(seed), dict[Any, int]()
+        self.kind: int | None = None
 
     @property
     def n(self) -> int:
-        return len(self._found)
+        return self._table.size
 
-    def numbers(self, ids: Any, n_rows: int | None = None) -> Numbers:
-        """(n_rows,), the number of the person of each row of a batch."""
-        values = ids if n_rows is None else _checked(ids, n_rows)
-        if values.dtype.kind in "biuf":
-            distinct, local = np.unique(values, return_inverse=True)
-            listed, kind = distinct.tolist(), _NUMBERS
-        else:
-            local, listed = _looked_up(values)
-            kind = _kind_of(listed)
-        if listed and self._kind not in (None, kind):
+    def numbers(self, ids: Any, n_rows: int, *, is_open: bool = True) -> Numbers:
+        """(n_rows,), the number of the person of each row of a batch. Unless it is open, nobody may be new."""
+        return self.of_values(_checked(ids, n_rows), is_open=is_open)
+
+    def of_values(self, values: NDArray[Any], *, is_open: bool = True) -> Numbers:
+        """The same of ids that were checked."""
+        words, kind, places = self._words(values)
+        if len(words) and self.kind not in (None, kind):
             raise TypeError(_SEVERAL_TYPES)
-        self._kind = kind if listed else self._kind
-        known = (self._found.setdefault(each, len(self._found)) for each in listed)
-        return np.asarray(np.fromiter(known, np.int64, len(listed))[local.reshape(-1)])
+        self.kind = kind if len(words) else self.kind
+        found = self._looked_up(words, is_open)
+        if kind == _TEXT:
+            _require_all(self._looked_up(self._words_of_text(_ABSENT), False) >= 0)
+        if found.min(initial=0) < 0:
+            raise DataChangedError("a pass read ids that none before has read: data must not change")
+        return found if places is None else found[places]
+
+    def _looked_up(self, words: Digests, is_open: bool) -> Numbers:
+        found = np.empty(len(words), np.int64)
+        self._table.number(words, found, is_open)
+        return found
+
+    def _words(self, values: NDArray[Any]) -> tuple[Digests, int, Numbers | None]:
+        """Two words for each id, and the kind; or for each distinct id, and which of them each row has."""
+        if values.dtype.kind in "biuf":
+            return _words_of_numbers(values), _NUMBERS, None
+        if values.dtype.kind in "OUT":
+            words = self._words_of_text(np.require(values, object, ["C", "A"]))
+            if words is not None:
+                return words, _TEXT, None
+        try:
+            known: dict[Any, int] = {}
+            places = np.array([known.setdefault(each, len(known)) for each in values.tolist()], np.int64)
+        except TypeError:
+            raise TypeError("person must hold ids that are hashable, such as whole numbers or text") from None
+        kind = _kind_of(list(known))
+        if kind == _TEXT:
+            return self._words_of_text(np.array([*map(str, known)], object)), kind, places
+        return np.array([self._words_of(each) for each in known], np.uint64).reshape(-1, 2), kind, places
+
+    def _words_of_text(self, texts: NDArray[Any]) -> Any:
+        """None if some are no text."""
+        words = np.empty((len(texts), 2), np.uint64)
+        return words if core.text_words(texts, *self._key, words) else None
+
+    def _words_of(self, value: Any) -> tuple[int, int]:
+        """Alike for values that are equal, also where arrays hold some and lists others."""
+        if _kind_of_type(type(value)) == _NUMBERS:
+            with suppress(TypeError, ValueError, OverflowError):
+                if int(value) == value and -(1 << 63) <= value < 1 << 64:
+                    return int(value) % (1 << 64), int(value >= 1 << 63)
+                if float(value) == value:
+                    first, second = _words_of_numbers(np.array([float(value)]))[0].tolist()
+                    return first, second
+        return self._others.setdefault(value, len(self._others)), 3
+
+
+def _words_of_numbers(values: NDArray[Any]) -> Digests:
+    words = np.zeros((len(values), 2), np.uint64)
+    if values.dtype.kind == "f":
+        values = values.astype(np.float64)
+        whole = values == np.floor(values)
+        whole &= np.abs(values) < 2.0**63
+        words[:, 0] = np.where(whole, values, 0).astype(np.int64).view(np.uint64)
+        words[~whole] = np.stack([values[~whole].view(np.uint64), np.full(np.count_nonzero(~whole), 2, np.uint64)], 1)
+        return words
+    words[:, 0] = values.astype(np.uint64)  # modulo 2^64
+    if values.dtype == np.uint64:
+        words[:, 1] = values >> np.uint64(63)
+    return words
 
 
 _SEVERAL_TYPES = "person holds ids of several types, such as text and numbers: the same person may be among both"
@@ -125,26 +188,9 @@ def _checked(ids: Any, n_rows: int) -> NDArray[Any]:
     return values
 
 
-def _looked_up(values: NDArray[Any]) -> tuple[Numbers, list[Any]]:
-    """The number of each value, and the distinct values in this order."""
-    if values.dtype.kind in "OUT":
-        objects, numbers = np.require(values, object, ["C", "A"]), np.empty(len(values), np.int64)
-        if (firsts := core.number_texts(objects, numbers)) is not None:
-            return numbers, objects[firsts].tolist()
-    try:
-        found: dict[Any, int] = {}
-        known = (found.setdefault(each, len(found)) for each in values.tolist())
-        return np.fromiter(known, np.int64, len(values)), list(found)
-    except TypeError:
-        raise TypeError("person must hold ids that are hashable, such as whole numbers or text") from None
-
-
 def _kind_of(distinct: list[Any]) -> int:
     """Whether ids are numbers, text, bytes, or others, of one type. Raises for missing ones, TypeError for several."""
     types = set(map(type, distinct))
-    if types <= {str}:
-        _require_all(np.array([not _ABSENT.isdisjoint(distinct)]))
-        return _TEXT
     _require_all(np.array([_is_missing(each) for each in distinct], dtype=bool))
     kinds = {_kind_of_type(each) for each in types}
     if len(kinds) > 1 or (len(types) > 1 and kinds != {_NUMBERS}):
@@ -269,8 +315,7 @@ def _without(table: Any, name: str) -> Any:
 
 # ---- people of several parts ----
 
-# Two words for each id: a hash, whose last two bits say of what type it is.
-Digests = NDArray[np.uint64]
+# The last two bits of a digest say of what type an id is.
 _KINDS = np.uint64(3)
 
 
@@ -278,17 +323,13 @@ def digests(ids: Any, n_rows: int) -> Digests:
     """(n_rows, 2), 16 bytes that stand for the person of each row, in any process. Raises as `numbered` does, and
     TypeError for ids that are neither numbers nor text nor bytes: whether others are alike, only their process knows.
     """
-    values = _checked(ids, n_rows)
-    if values.dtype.kind in "biuf":
-        distinct, numbers = np.unique(values, return_inverse=True)
-        listed, kind = distinct.tolist(), _NUMBERS
-    else:
-        numbers, listed = _looked_up(values)
-        kind = _kind_of(listed)
+    values, numbering = _checked(ids, n_rows), Numbering()
+    numbers = numbering.of_values(values)
+    listed, kind = values[_firsts(numbers)].tolist(), numbering.kind or 0
     hashes = b"".join(blake2b(_spelled(each), digest_size=16, person=b"dpgep person").digest() for each in listed)
     words = np.frombuffer(hashes, "<u8").astype(np.uint64).reshape(-1, 2)
     words[:, 1] = words[:, 1] & ~_KINDS | np.uint64(kind)
-    return words[numbers.reshape(-1)]
+    return words[numbers]
 
 
 def _spelled(value: Any) -> bytes:
@@ -306,12 +347,14 @@ def numbered_digests(whose: Digests) -> tuple[Numbers, Digests]:
     """The number of each row's person, and the distinct digests. Raises TypeError where ids are of several types."""
     if len(np.unique(whose[:, 1] & _KINDS)) > 1:
         raise TypeError(_SEVERAL_TYPES)
-    order = np.lexsort((whose[:, 1], whose[:, 0]))
-    in_order = whose[order]
-    is_new = np.append(True, (in_order[1:] != in_order[:-1]).any(axis=1))[: len(order)]
-    numbers = np.empty(len(order), np.int64)
-    numbers[order] = np.cumsum(is_new) - 1
-    return numbers, in_order[is_new]
+    numbers = np.empty(len(whose), np.int64)
+    core.Numbering(0).number(np.ascontiguousarray(whose), numbers, True)
+    return numbers, whose[_firsts(numbers)]
+
+
+def _firsts(numbers: Numbers) -> NDArray[np.intp]:
+    """Where each number comes first, as they come in their order."""
+    return np.flatnonzero(np.diff(np.maximum.accumulate(numbers), prepend=-1))
 
 
 class Identities:

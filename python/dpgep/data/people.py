@@ -1,11 +1,12 @@
 """Several rows to a person: ids become the weight of each row, and every sum counts each person once.
 
 A person's weight is 2^WEIGHT_BITS, shared by their rows as evenly as whole numbers allow: of m rows each has
-floor(2^WEIGHT_BITS / m), and 2^WEIGHT_BITS mod m of them one more. Who has more than 2^WEIGHT_BITS rows counts by that
-many of them. Which rows have one more depends on the person's rows alone, not on their order, and favours none: they
-are taken in the order of a hash of their contents. All weights of a person add up to 2^WEIGHT_BITS exactly, so that
-what a person adds to a sum, over 2^WEIGHT_BITS, is a mean of what single rows would add: within their convex hull.
-There a person moves no answer by more than one row would (docs/mathematics.md, section 12).
+floor(2^WEIGHT_BITS / m), and one has what is left over. Who has more than 64 rows, of whom much may be left over, has
+one more for each of some rows before (`core.Shares`). Which rows these are depends on the person's rows alone, not on
+their order, and favours none: they are taken by a hash of their contents. It takes no memory of single rows, of which
+there may be any number. All weights of a person add up to 2^WEIGHT_BITS exactly, so that what a person adds to a sum,
+over 2^WEIGHT_BITS, is a mean of what single rows would add: within their convex hull. There a person moves no answer by
+more than one row would (docs/mathematics.md, section 12).
 
 With weights of a survey, or rows that count alike, a person's rows add up to at most 2^WEIGHT_BITS (`Weighting`).
 """
@@ -83,9 +84,9 @@ class PeopleDataset(Dataset):
 class StreamedPeopleDataset(Dataset):
     """The same of rows that a source reads batch by batch: a pass before all others counts the rows of each person.
 
-    What is kept of it are two bytes a row, the weights; while it lasts, some 65 bytes a row, the ids of
-    all people included, where they have five rows.
-    The weights are those of rows in their order, so every pass is compared with the first.
+    It keeps some 50 bytes a person, and nothing of a row: whose each is and what it counts is looked up in every pass.
+    (Somebody's more than 64 rows take a second pass.) Of weights, and rows that count alike, two bytes a row are kept
+    and 24 more needed while they are counted. Every pass is compared with the first.
     """
 
     weight_bits = WEIGHT_BITS
@@ -102,18 +103,17 @@ class StreamedPeopleDataset(Dataset):
     ) -> None:
         self._selections, self._weighting, self._to_coded, self._fewest = selections, weighting, to_coded, fewest
         self._weights: Weights | None = None
+        self._numbering = Numbering()
+        self._shares: core.Shares | None = None
         self._comparison = PassComparison("a scanned function must yield the same rows at every call")
         self.bound, self.n_features, self.people = bound, n_features, People(None, identities=identities)
 
     def _summed(self, make: Callable[[], S], alone: bool) -> S:
-        weights = self._counted()
-        total, start = make(), 0
-        for coded, _, _ in self._pass():
-            of_batch = weights[start : start + coded[0].n]
-            if len(of_batch) < coded[0].n:
-                raise DataChangedError("this pass read more rows than the one before: data must not change")
-            add_weighted(total, make, weighted(coded, of_batch))
-            start += coded[0].n
+        weights_of = self._counted()
+        self.people.passes += 1
+        total = make()
+        for coded, persons, _ in self._pass():
+            add_weighted(total, make, weighted(coded, weights_of(coded, persons)))
         return total
 
     def in_finest_weights(self) -> StreamedPeopleDataset:
@@ -123,28 +123,56 @@ class StreamedPeopleDataset(Dataset):
         finer.weight_bits, finer._weights = UNIT_BITS, None
         return finer
 
-    def _counted(self) -> Weights:
-        """The weight of each row, in the order of the source."""
-        if self._weights is None:
-            weighting, numbering, n = self._weighting, Numbering(), 0
-            persons, units, keys = [np.empty(0, np.int64)], [np.empty(0, np.int64)], [np.empty(0, np.uint64)]
-            for coded, ids, weights in self._pass():
-                n_rows = coded[0].n
-                persons.append(np.arange(n, n + n_rows) if ids is None else numbering.numbers(ids, n_rows))
-                if self.people.identities is not None:
-                    self.people.identities.add_rows(digests(ids, n_rows))
-                if weighting.most_alike is not None:
-                    units.append(weighting.units(weights, n_rows))
-                keys.append(row_keys(*coded))
-                n += n_rows
-            parts = _joined(persons), _joined(units), weighting.most_alike, lambda: _joined(keys)
-            self._weights = weights_of(*parts, self.weight_bits)
-            self.people.n = enough_people(n if weighting.person is None else numbering.n, self._fewest)
-        return self._weights
+    def _counted(self) -> Callable[[Coded, Any], Weights]:
+        """The weights of the rows of each batch of a pass that follows, in their order."""
+        if self._weighting.most_alike is not None:
+            return self._in_order()
+        shares = self._shares = self._shares or self._counted_shares()
+        are_open = np.ones(self._numbering.n, bool)
+        return lambda coded, persons: _shared(shares, persons, row_keys(*coded), are_open)
 
-    def _pass(self) -> Iterator[tuple[Coded, Any, Any]]:
-        """The rows of each batch and, before they have weights, its ids and weights; None where there are none."""
-        self.people.passes += 1
+    def _counted_shares(self) -> core.Shares:
+        self.people.passes += 1  # whether it takes two is a matter of somebody's rows, and not told
+        self._numbering, shares = Numbering(), core.Shares()
+        for coded, persons, _ in self._pass(is_open=True):
+            shares.count(persons, row_keys(*coded), self._numbering.n)
+        self.people.n = enough_people(self._numbering.n, self._fewest)
+        if shares.has_many:
+            for coded, persons, _ in self._pass():
+                shares.count_again(persons, row_keys(*coded))
+        return shares
+
+    def _in_order(self) -> Callable[[Coded, Any], Weights]:
+        if self._weights is None:
+            weighting, n = self._weighting, 0
+            parts: list[list[Any]] = [[np.empty(0, np.int64)], [np.empty(0, np.int64)], [np.empty(0, np.uint64)]]
+            self.people.passes += 1
+            self._numbering = Numbering()
+            for coded, persons, weights in self._pass(is_open=True):
+                units = weighting.units(weights, coded[0].n)
+                persons = np.arange(n, n + coded[0].n) if persons is None else persons
+                for part, values in zip(parts, (persons, units, row_keys(*coded)), strict=True):
+                    part.append(values)
+                n += coded[0].n
+            numbers, units, keys = map(_joined, parts)
+            self._weights = weights_of(numbers, units, weighting.most_alike, lambda: keys, self.weight_bits)
+            self.people.n = enough_people(n if weighting.person is None else self._numbering.n, self._fewest)
+        weights, start = self._weights, 0
+
+        def of_batch(coded: Coded, _: Any) -> Weights:
+            nonlocal start
+            start += coded[0].n
+            if len(weights) < start:
+                raise DataChangedError("this pass read more rows than the one before: data must not change")
+            return weights[start - coded[0].n : start]
+
+        return of_batch
+
+    def _pass(self, *, is_open: bool = False) -> Iterator[tuple[Coded, Any, Any]]:
+        """The rows of each batch, whose they are, and their weights; None where that is known or not asked for.
+
+        Only in a pass that is open may people be new.
+        """
         key = self._comparison.key(alone=False)
         assert key is not None
         checksum, n_views = PassChecksum(key), len(self._selections)
@@ -153,8 +181,11 @@ class StreamedPeopleDataset(Dataset):
         for arrays in self._selections[0].scan.read(*selections, apart=True):
             coded, others = self._to_coded(*arrays[:n_views]), iter(arrays[n_views:])
             ids, weights = (None if each is None else next(others) for each in beside)
-            checksum.add(*coded)
-            yield coded, ids, weights
+            persons = None if ids is None else self._numbering.numbers(ids, coded[0].n, is_open=is_open)
+            if is_open and self.people.identities is not None:
+                self.people.identities.add_rows(digests(ids, coded[0].n))
+            checksum.add(*coded, persons if self._weighting.most_alike is None else None)
+            yield coded, persons, weights
         self._comparison.compare(checksum.digest())
 
     def in_memory(self, purpose: str, *, by_person: bool = False) -> Batch:
@@ -199,14 +230,25 @@ def weights_of(
 def row_weights(persons: Numbers, keys: Callable[[], NDArray[np.uint64]]) -> NDArray[np.int16]:
     """(n,), the weight of each row, those of a person adding up to 2^WEIGHT_BITS.
 
-    ``keys`` are asked for only where somebody's weight is not shared evenly; rows that are alike have the same. Of
-    several with the same key the first weigh more: who else there is changes nothing.
+    ``keys`` are asked for only where somebody's weight is not shared evenly; rows that are alike have the same. Who
+    else there is changes nothing.
     """
     n_rows = np.bincount(persons)
-    least, rest = (part.astype(np.int16) for part in np.divmod(_WHOLE, np.maximum(n_rows, 1)))
-    weights = least[persons]
-    if rest.any():
-        core.add_rest(persons, keys(), rest, weights)
+    even, rest = np.divmod(_WHOLE, np.maximum(n_rows, 1))
+    if not rest.any():
+        return even.astype(np.int16)[persons]
+    shares, each = core.Shares(), keys()
+    shares.count(persons, each, len(n_rows))
+    if shares.has_many:
+        shares.count_again(persons, each)
+    return _shared(shares, persons, each, np.ones(len(n_rows), bool))
+
+
+def _shared(
+    shares: core.Shares, persons: Numbers, keys: NDArray[np.uint64], are_open: NDArray[np.bool_]
+) -> NDArray[np.int16]:
+    weights = np.empty(len(persons), np.int16)
+    shares.share(persons, keys, are_open, weights)
     return weights
 
 
