@@ -447,7 +447,7 @@ def test_columns_of_other_names_are_refused() -> None:
     with pytest.raises(ValueError, match="'c'"):
         site.mask(moments, keys)
     unnamed, unnamed_keys = started(terms_of())
-    with pytest.raises(ValueError, match="columns of the moments have names and those of the terms have none"):
+    with pytest.raises(ValueError, match="the moments name columns, the terms do not"):
         unnamed["north"].mask(moments, unnamed_keys)
 
 
@@ -455,7 +455,7 @@ def test_columns_without_names_are_not_added_to_columns_with_names() -> None:
     """In another order they would be: variances of 4, 1 and 0.01 came out as 2.0, 2.5 and 0.5."""
     terms, budget = terms_of(2, replace(MODEL, feature_names=("a", "b", "c"))), dpgep.Budget(epsilon=1.0, delta=1e-6)
     sites, keys = started(terms)
-    with pytest.raises(ValueError, match="columns of the terms have names and those of the moments have none"):
+    with pytest.raises(ValueError, match="the terms name columns, the moments do not"):
         sites["south"].mask(random_sums(terms_of()), keys, budget=budget)
     assert budget.releases == ()
     assert sites["south"].mask(random_sums(terms), keys, budget=budget)

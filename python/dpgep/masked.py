@@ -261,10 +261,7 @@ class Site:
         ours, theirs = self.terms.model.feature_names, moments.model.feature_names
         if (ours is None) != (theirs is None):
             having, lacking = ("moments", "terms") if ours is None else ("terms", "moments")
-            raise ValueError(
-                f"the columns of the {having} have names and those of the {lacking} have none, so that sites may add "
-                "up different columns: name the features of the model of both, or of neither"
-            )
+            raise ValueError(f"the {having} name columns, the {lacking} do not: name features of both models or none")
 
     def _take_seeds(self, roster: dict[str, bytes]) -> list[tuple[int, bytes]]:
         """The seeds of all masks, once: the secret key is dropped with them."""
@@ -272,8 +269,7 @@ class Site:
         with self._lock:
             if self._secret is None:
                 raise RuntimeError(
-                    f"{self.name} has answered in this session: two sums under the same masks would show their "
-                    "difference. Send the same message again, or start a new session"
+                    f"{self.name} has answered in this session: send the same message again, or start a new session"
                 )
             seeds = list(self._seeds(self._secret, roster))
             self._secret = None
@@ -410,8 +406,8 @@ def _complete(terms: Terms, given: Mapping[str, bytes], what: str) -> tuple[str,
     """The names of the sites. Raises ValueError where there is not one of each."""
     if missing := [name for name in terms.sites if name not in given]:
         raise ValueError(
-            f"no {what} from {', '.join(missing)}: masks cancel in the sum over all sites alone, and nothing can be "
-            "opened without one; start a new session, with a new list of sites"
+            f"no {what} from {', '.join(missing)}: masks cancel in the sum over all sites alone; start a new session, "
+            "with a new list of sites"
         )
     if unknown := [name for name in given if name not in terms.sites]:
         raise ValueError(f"a {what} from {', '.join(map(str, unknown))}, none of the sites")

@@ -149,11 +149,9 @@ def audit(
         values released with Gaussian noise. Then |difference of means|/deviation is bounded from below, by quantiles of
         the normal and chi-square laws: much sharper. Samples that are clearly not normal are rejected.
     low_bits : bool
-        Attack the representation of the published numbers instead of their values. Modulo a power of two far below the
-        noise, real noise reveals nothing; floating-point noise does: if the data add 1 to it, the sum is a multiple of
-        2^-53; if they add 0, it need not be. The first quarter of the runs selects entries, powers of two, and weights
-        of the residues (eighths of the power; multiples of it); the other runs test them. If nothing is found, the
-        bounds are 0.
+        Attack the representation of the published numbers instead of their values (docs/audits.md): a quarter of the
+        runs selects entries, powers of two far below the noise, and weights of the residues; the others test them. If
+        nothing is found, the bounds are 0.
     released : bool
         For a problem under the method "release", pass the statistic the released moments (or matrices) instead of the
         Solution computed from them: the most that anybody sees. Needs a bound other than "auto".
@@ -176,10 +174,10 @@ def audit(
 
     Notes
     -----
-    Without ``gaussian``, no distributional assumption is made. The first half of the runs selects a threshold and a
-    direction, one for mu and one for epsilon; the independent second half counts errors. Their rates are bounded
-    from above by Clopper and Pearson (1934), each at (1 - confidence)/4 (/2 without a delta), so all bounds hold
-    simultaneously. With ``gaussian``, the normal and the chi-square bound each get half of 1 - confidence.
+    Without ``gaussian``, no distributional assumption is made. The first half of the runs selects thresholds, one for
+    mu and one for epsilon; the second half counts errors, whose rates are bounded by Clopper and Pearson (1934), each
+    at (1 - confidence)/4 (/2 without a delta). With ``gaussian``, the normal and the chi-square bound each get half of
+    1 - confidence.
     """
     _check_arguments(mechanism, neighbours, statistic, runs, confidence, delta)
     first, second = neighbours

@@ -135,8 +135,7 @@ class MatrixFreeRelease:
     def _full(self) -> MemoryError:
         return MemoryError(
             f"memory_limit = {self.memory_limit} is exhausted by the answers to {self.n_directions} directions of "
-            f"{self.n_features} features: use fewer new directions (a smaller block, fewer iterations), or create the "
-            "operator with a larger memory_limit"
+            f"{self.n_features} features: ask for fewer new directions, or release with a larger memory_limit"
         )
 
     def _operator(self, times: Callable[[Matrix], Matrix]) -> scipy.sparse.linalg.LinearOperator:
@@ -146,10 +145,7 @@ class MatrixFreeRelease:
         )
 
     def __getstate__(self) -> NoReturn:
-        raise TypeError(
-            "a MatrixFreeRelease cannot be copied or pickled: two copies would draw different noise for answers that "
-            "were paid for once; share it between threads, or store its products"
-        )
+        raise TypeError("a MatrixFreeRelease cannot be copied or pickled, or copies would draw different noise")
 
     def __repr__(self) -> str:
         regularization = f", regularization {self.regularization:.3g}" if self.regularization else ""
