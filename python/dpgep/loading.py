@@ -228,7 +228,7 @@ def _release(document: Document) -> Release:
         expected = tuple(next(paid) * unit / noisy.n if part else 0.0 for unit, part in zip(units, parts, strict=True))
         stated = astuple(noisy.noise)
         if not all(math.isclose(a, b, rel_tol=_ROUNDING) for a, b in zip(stated, expected, strict=True)):
-            raise ValueError(f"noise must be {expected} for n = {noisy.n!r} people by the ledger, got {stated}")
+            raise ValueError(f"noise must be {expected} for n = {noisy.n!r} and this ledger, got {stated}")
     return release
 
 
