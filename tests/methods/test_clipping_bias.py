@@ -12,7 +12,7 @@ import pytest
 from conftest import solve_seeded
 
 import dpgep
-from dpgep.methods.clipping_bias import _put_back, lost_variances, turn_by_clipping
+from dpgep.methods.clipping_bias import _put_back, _root_of_correlation, lost_variances, turn_by_clipping
 from dpgep.models import CcaModel
 from dpgep.models.moments import MomentNoise, ReleasedMoments
 from dpgep.models.pencil import MomentsPencil
@@ -42,33 +42,30 @@ def problems() -> dict[str, Any]:
     }
 
 
-def test_what_columns_have_lost_is_missing_on_the_diagonal() -> None:
+def test_what_columns_have_lost_is_missing_of_their_bought_variances() -> None:
+    """Times 2.5, what is seen; of a column of unsure scale, as much as of all by all variances that are sure."""
     bought = Preprocessing(3.0, np.zeros(3), np.ones(3), energy_kept=0.9, variance_error=np.zeros(3))
-    moments = released(np.diag([0.8, 0.9, 1.2]))
-    np.testing.assert_allclose(lost_variances(moments, bought), [0.2, 0.1, 0.0])
+    left, exact = np.array([0.8, 0.9, 1.2]), np.zeros(3)
+    of_all = 2.5 * 1.2 * 0.3 / 1.7  # also where more is left than was bought: tails outside of its interval
+    np.testing.assert_allclose(lost_variances(left, exact, bought), [0.5, 0.25, of_all])
+    np.testing.assert_allclose(lost_variances(left, exact, replace(bought, unsure=(2,)))[2], of_all)
+    weighed = replace(bought, variance=np.array([0.9, 0.9, 1.4]))
+    np.testing.assert_allclose(lost_variances(left, exact, weighed)[[0, 2]], [0.25, 0.5], atol=1e-12)
+    tiny = lost_variances(np.array([1e-6, 0.9, 1.2]), exact, bought)
+    np.testing.assert_allclose(tiny[0], 50e-6)  # of a column of which next to nothing is left, noise may say anything
 
 
-def test_columns_have_lost_together_what_the_histogram_says_at_least() -> None:
-    bought = Preprocessing(3.0, np.zeros(3), np.ones(3), energy_kept=0.7, variance_error=np.zeros(3))
-    np.testing.assert_allclose(lost_variances(released(np.diag([0.8, 0.9, 1.2])), bought), [0.4, 0.3, 0.2])
+def test_columns_have_lost_what_the_histogram_says_where_variances_are_not_known() -> None:
+    """Half a deviation of the noise of a variance, and of what is left, is as far as it counts against the others."""
+    left, exact = np.array([4.0, 8.0, 0.0]), np.zeros(3)
     shifted = Preprocessing(3.0, np.zeros(3), energy_kept=0.8)
-    np.testing.assert_allclose(lost_variances(released(np.diag([4.0, 8.0, 0.0])), shifted), [1.0, 2.0, 0.0])
-
-
-def test_what_a_column_of_unsure_scale_has_lost_is_not_known_by_its_scale() -> None:
-    """It counts as having lost what all have, and says nothing of what the others have lost together."""
-    bought = Preprocessing(
-        3.0, np.zeros(3), np.ones(3), energy_kept=0.8, variance_error=np.array([0.0, 0.0, 2.0]), unsure=(2,)
-    )
-    moments = released(np.diag([0.8, 0.9, 0.1]))
-    np.testing.assert_allclose(lost_variances(moments, bought), [0.25, 0.15, 0.075])
-
-
-def test_rows_whose_columns_were_mixed_have_lost_in_their_own_columns() -> None:
-    mix = np.array([[1.0, 0.5], [0.0, 2.0]])
-    bought = Preprocessing(3.0, np.zeros(2), np.ones(2), mix, variance_error=np.zeros(2))
-    moments = released(mix.T @ np.diag([0.7, 1.0]) @ mix)
-    np.testing.assert_allclose(lost_variances(moments, bought), [0.3, 0.0], atol=1e-12)
+    np.testing.assert_allclose(lost_variances(left, exact, shifted), 2.5 * np.array([1.0, 2.0, 0.0]))
+    left = np.full(3, 0.9)
+    for error, noise in ((np.full(3, 0.4), exact), (exact, np.full(3, 0.4))):
+        unsure = Preprocessing(3.0, np.zeros(3), np.ones(3), energy_kept=0.8, variance_error=error)
+        np.testing.assert_allclose(lost_variances(left, noise, unsure), 2.5 * 0.9 * 0.25)
+        nearer = replace(unsure, energy_kept=0.5)
+        np.testing.assert_allclose(lost_variances(left, noise, nearer), 2.5 * 0.3)
 
 
 @pytest.mark.parametrize("name", ["standardized", "cca", "fda", "sir"])
@@ -139,12 +136,35 @@ def test_what_was_cut_counts_as_a_turn_and_for_some_columns_in_part() -> None:
     assert replace(prepared, energy_cut=1.0).restricted(np.array([0, 2])).energy_cut == 0.5
 
 
-def test_means_of_groups_have_moved_as_far_as_all_rows_have_and_by_what_their_columns_lost() -> None:
-    """Of 4000 draws: deviations within a tenth (their own deviations are a ninetieth)."""
-    sums = np.array([[0.3, 0.3], [0.2, -0.2], [0.0, 0.0]])
-    clipped = ReleasedMoments(sums, np.array([0.5, 0.5]), 1000.0, MomentNoise(0.0, 0.0, 0.0), np.diag([0.9, 0.8, 1.0]))
+def test_what_is_put_back_is_like_the_rows_that_are_left_in_part() -> None:
+    """Of 4000 draws: in the mean the lost diagonal, and 0.15 of the correlations (deviations are below 0.002).
+
+    The means of two groups have deviations within a tenth (their own are a ninetieth).
+    """
+    sums, second = np.array([[0.3, 0.3], [0.2, -0.2], [0.0, 0.0]]), np.eye(3) + 0.5 * (1 - np.eye(3))
+    clipped = ReleasedMoments(sums, np.array([0.5, 0.5]), 1000.0, MomentNoise(0.0, 0.0, 0.0), second)
     lost, generator = np.array([0.1, 0.2, 0.5]), np.random.default_rng(0)
-    prepared = Preprocessing(3.0, np.zeros(3), np.ones(3))
-    moved = [(_put_back(clipped, prepared, lost, generator).sums - sums) / 0.5 for _ in range(4000)]
-    wanted = np.array([[math.hypot(0.6, 0.1 * 0.6)] * 2, [0.2 * 0.4] * 2, [0.0] * 2])
+    draws = [_put_back(clipped, lost, _root_of_correlation(second), generator) for _ in range(4000)]
+    moved = np.array([(draw.sums - sums) / 0.5 for draw in draws])
+    share = lost / (1 + lost)
+    wanted = 0.75 * np.array([[math.hypot(0.6, share[0] * 0.6)] * 2, [share[1] * 0.4] * 2, [0.0] * 2])
     np.testing.assert_allclose(np.std(moved, axis=0), wanted, rtol=0.1, atol=1e-15)
+    still = replace(clipped, sums=sums[:, :1], counts=np.ones(1))
+    tails = (
+        np.mean([_put_back(still, lost, _root_of_correlation(second), generator).second for _ in range(4000)], axis=0)
+        - second
+    )
+    np.testing.assert_allclose(tails, np.sqrt(np.outer(lost, lost)) * (0.15 * second + 0.85 * np.eye(3)), atol=0.01)
+
+
+def test_rows_whose_columns_were_mixed_are_put_back_in_their_own_columns() -> None:
+    """An answer that no mixing of columns changes turns as far where they were mixed before they were clipped."""
+    mix = np.zeros((4, 4))
+    mix[:2, :2], mix[2:, 2:] = [[1.0, 0.5], [0.0, 2.0]], [[1.0, 0.0], [-0.5, 1.0]]
+    second = np.eye(4) + 0.4
+    plain = Preprocessing(9.0, np.zeros(4), np.ones(4), energy_kept=0.8, energy_cut=1.0, variance_error=np.full(4, 0.1))
+    turns = []
+    for prepared, moments in ((plain, released(second)), (replace(plain, linear=mix), released(mix.T @ second @ mix))):
+        turns.append(turn_by_clipping(MomentsPencil(CcaModel((2, 2), True), moments), moments, prepared, 0.0, 1)[1])
+    np.testing.assert_allclose(turns[1], turns[0], rtol=1e-9)
+    assert turns[0] > 1e-3

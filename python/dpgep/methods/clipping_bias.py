@@ -1,11 +1,11 @@
 """How far clipping may have turned the components: the part of stated errors that is not noise. It costs nothing.
 
-What is lost of the second moment is a matrix M of which about the diagonal m is known (`dpgep.models.clipping`), and
-little else: it is drawn with all signs, in the mean that of independent tails, and with a share of tails that depend on
-each other. The histogram of norms shows besides what cutting entries off took from all columns together: each draw
-gives it to one of them. Means of groups have moved as well. The mean of all rows shows that tails have sides: as far as
-it lies from the location, each group's mean may have moved, and by the share of it that its column has lost. The bias
-is the mean turn of the components when all this is put back. Nothing else is known of long rows but by looking at them.
+What is lost of the second moment is a matrix M, of which about the diagonal m is known, from a histogram of norms and
+the bought variances of the columns. On public tables long rows were much like the others, but few: M is drawn as that
+of a few normal rows with the correlations of what is left in part, and as that of independent tails. What cutting
+entries off took from all columns together, each draw gives to one of them. Means of groups have moved as well: as far
+as the mean of all rows lies from the location, and by the share of it that its column has lost, in part. The bias is
+the mean turn of the components when all this is put back. Nothing else is known of long rows but by looking at them.
 """
 
 from __future__ import annotations
@@ -14,19 +14,21 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
-import scipy.linalg
 
 from dpgep.methods.base import MethodResult
 from dpgep.methods.eigen import solve_pair
-from dpgep.models.clipping import of_tails
 from dpgep.models.model import Matrix, MatrixPencil, NoisyPencil
 from dpgep.models.moments import ReleasedMoments, in_one_group, paired
 from dpgep.models.pencil import MomentsPencil
 from dpgep.models.preprocessing import Preprocessing
 from dpgep.models.redundant import Redundancy, reduced
 
-# The share of tails that depend on each other: chosen on public tables (docs/mathematics.md, section 5).
-_DEPENDENT = 0.16
+# Chosen on half of the public tables of benchmarks/real_tables.py (docs/mathematics.md, section 5): how many times as
+# much as is seen was lost, and at most, in units of what is left; the share of tails that are independent, and normal
+# rows that stand for the others; the part of what their mean and columns show by which groups move.
+_GROWN, _MOST, _INDEPENDENT, _ROWS, _MOVED = 2.5, 50.0, 0.85, 8, 0.75
+# Deviations by which what a column has lost may differ from what is missing of its bought variance.
+_NEAR = 0.5
 # Draws, the same in every run.
 _SEED, _DRAWS = 0x62696173, 16
 
@@ -39,46 +41,35 @@ def with_clipping_bias(
     ``noisy``: the pencil that was solved. The result is as it was, where nothing is known of what clipping took, as of
     a public bound, or nothing was taken.
     """
-    solved, found = None if result.moments is None else paired(result.moments), result.diagnostics
-    if solved is None or preprocessing is None or not isinstance(noisy, MomentsPencil):
+    found = result.diagnostics
+    if result.moments is None or preprocessing is None or not isinstance(noisy, MomentsPencil):
         return result
     if preprocessing.energy_kept == 1 and preprocessing.variance_error is None:
         return result
-    noisy, support = replace(noisy, released=solved), getattr(found, "support", None)
+    noisy, support = replace(noisy, released=paired(result.moments)), getattr(found, "support", None)
     turn = partial(
         turn_by_clipping, noisy, paired(clipped), preprocessing, found.regularization, len(found.lost), support
     )
     return replace(result, diagnostics=replace(found, accuracy=found.accuracy.biased(turn)))
 
 
-def lost_variances(clipped: ReleasedMoments, preprocessing: Preprocessing) -> Matrix:
+def lost_variances(left: Matrix, noise: Matrix, preprocessing: Preprocessing) -> Matrix:
     """(d,), what clipping took from the mean squares of the columns, in units of the squares of their scales.
 
-    Of a column whose scale is unsure, as much as of all: its variance is not known.
+    ``left``: what is left of these, and deviations of its ``noise``. Seen is the same share of each, by the histogram
+    of norms or by all bought variances together, but within half a deviation of what is missing of its own variance.
     """
-    left, kept = _left(clipped, preprocessing), preprocessing.energy_kept
-    if preprocessing.variance is not None:
-        before = preprocessing.variance
-    elif preprocessing.variance_error is not None:
-        before = np.ones(len(left))
-    else:
-        return np.asarray(left * (1 / kept - 1))
-    sure = np.ones(len(left), dtype=np.bool_)
-    sure[list(preprocessing.unsure)] = False
-    lost, total = np.maximum(before - left, 0.0), max(float(before[sure].sum()), 1e-300)
-    lost[~sure] = left[~sure] * (1 / kept - 1)
-    return np.asarray(lost + before * max(1 - kept - float(lost[sure].sum()) / total, 0.0))
-
-
-def _left(clipped: ReleasedMoments, preprocessing: Preprocessing) -> Matrix:
-    """(d,), mean squares of the columns, in units of the squares of their scales."""
-    half = _unmixed(in_one_group(clipped).second, preprocessing)
-    return np.maximum(np.diagonal(_unmixed(half.T, preprocessing)), 0.0)
-
-
-def _unmixed(rows: Matrix, preprocessing: Preprocessing) -> Matrix:
-    """Sums of scaled rows (d, m) from sums of mapped rows."""
-    return rows if preprocessing.linear is None else np.asarray(scipy.linalg.solve(preprocessing.linear.T, rows))
+    share, low, high = 1 / preprocessing.energy_kept - 1, np.zeros(len(left)), np.full(len(left), np.inf)
+    if preprocessing.variance_error is not None:
+        before = np.ones(len(left)) if preprocessing.variance is None else preprocessing.variance
+        near = _NEAR * np.hypot(before * preprocessing.variance_error, noise)
+        near[list(preprocessing.unsure)] = np.inf
+        sees = before - left + near > 0  # else the variance lacks what lay outside of its interval
+        low, high = np.maximum(before - left - near, 0.0), np.where(sees, before - left + near, np.inf)
+        sure = sees & np.isfinite(near)
+        together = float((before - left)[sure].sum()) - float(np.linalg.norm(near[sure]))
+        share = max(share, together / max(float(left[sure].sum()), 1e-300))
+    return np.asarray(np.minimum(_GROWN * np.clip(share * left, low, high), _MOST * left))
 
 
 def turn_by_clipping(
@@ -104,7 +95,10 @@ def turn_by_clipping(
         scale = None if noisy.scale is None else noisy.scale[features]
         noisy = replace(noisy, model=noisy.model.restricted(features), released=noisy.released.restricted(features))
         noisy = replace(noisy, scale=scale)
-    lost, generator = lost_variances(clipped, preprocessing), np.random.default_rng(_SEED)
+    mix = whole if preprocessing.linear is None else preprocessing.linear
+    clipped, noise, basis = _unmixed(clipped, mix), _noise_of_squares(clipped, mix), mix @ basis
+    second, generator = in_one_group(clipped).second, np.random.default_rng(_SEED)
+    lost, root = lost_variances(np.diagonal(second).clip(0), noise, preprocessing), _root_of_correlation(second)
     pair = _pair(noisy, noisy.released)
     norm = np.eye(len(pair.a)) if pair.b is None else pair.b + ridge * np.eye(len(pair.b))
     dual = norm @ _leading(pair, ridge, len(pair.a))  # coordinates of a vector in the basis of the solutions
@@ -112,7 +106,7 @@ def turn_by_clipping(
     errors, spans = np.zeros((_DRAWS, k)), np.zeros(_DRAWS)
     for draw in range(_DRAWS):
         cut = preprocessing.energy_cut * (columns == draw % len(lost))
-        before = _put_back(clipped, preprocessing, lost + cut, generator)
+        before = _put_back(clipped, lost + cut, root, generator)
         before = replace(before, second=basis.T @ before.second @ basis, sums=basis.T @ before.sums, pairs=None)
         turned = dual.T @ _leading(_pair(noisy, before), ridge, k)
         sines = 1 - np.diagonal(turned) ** 2 / np.maximum(np.square(turned).sum(axis=0)[: len(turned)], 1e-300)
@@ -132,26 +126,39 @@ def _leading(pair: MatrixPencil, ridge: float, k: int) -> Matrix:
     return np.asarray(system.vectors[:, :k])
 
 
-def _put_back(
-    clipped: ReleasedMoments, preprocessing: Preprocessing, lost: Matrix, generator: np.random.Generator
-) -> ReleasedMoments:
-    """Moments of rows that may have been before the clipping."""
-    tails = of_tails(lost, generator.choice([-1.0, 1.0], len(lost)), _DEPENDENT)
+def _unmixed(clipped: ReleasedMoments, mix: Matrix) -> ReleasedMoments:
+    """Moments of scaled rows from those of mapped rows."""
+    back = np.linalg.inv(mix)
+    return replace(clipped, second=back.T @ clipped.second @ back, sums=back.T @ clipped.sums)
+
+
+def _noise_of_squares(clipped: ReleasedMoments, mix: Matrix) -> Matrix:
+    """(d,), deviations of the noise in the mean squares of scaled rows."""
+    profile = np.broadcast_to(clipped.profile, mix.shape).diagonal()
+    return np.asarray(clipped.noise.second * np.sqrt(profile) * np.square(np.linalg.inv(mix)).sum(axis=0))
+
+
+def _root_of_correlation(second: Matrix) -> Matrix:
+    """R (d, d) with R R^T the correlations of what is left, as far as noise left these positive."""
+    deviations = np.sqrt(np.maximum(np.diagonal(second), 1e-300))
+    values, vectors = np.linalg.eigh(second / np.outer(deviations, deviations))
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    return np.asarray(root / np.maximum(np.linalg.norm(root, axis=1), 1e-300)[:, None])
+
+
+def _put_back(clipped: ReleasedMoments, lost: Matrix, root: Matrix, generator: np.random.Generator) -> ReleasedMoments:
+    """Moments of scaled rows that may have been before the clipping, which took ``lost`` from their mean squares."""
+    rows = np.sqrt(lost / _ROWS)[:, None] * (root @ generator.standard_normal((len(lost), _ROWS)))
+    tails = (1 - _INDEPENDENT) * (rows @ rows.T) + np.diag(_INDEPENDENT * lost)
     counts, moved = np.maximum(clipped.counts, 1 / clipped.n), np.zeros_like(clipped.sums)
     if clipped.sums.shape[1] > 1:  # the mean of all is no group's
-        means, mean = _unmixed(clipped.sums / counts, preprocessing), _unmixed(clipped.sums, preprocessing).sum(axis=1)
-        share = lost / np.maximum(lost + _left(clipped, preprocessing), 1e-300)
-        moved = np.hypot(mean[:, None], share[:, None] * means) * generator.standard_normal(means.shape)
-    if preprocessing.linear is not None:
-        tails = preprocessing.linear.T @ tails @ preprocessing.linear
-        moved = preprocessing.linear.T @ moved
+        left = np.diagonal(in_one_group(clipped).second).clip(0)
+        share = (lost / np.maximum(lost + left, 1e-300))[:, None] * clipped.sums / counts
+        moved = _MOVED * np.hypot(clipped.sums.sum(axis=1)[:, None], share) * generator.standard_normal(share.shape)
     sums = clipped.sums + moved * clipped.counts
-    if clipped.by_group:  # each has lost as much
-        tails = counts[:, None, None] * tails
-        between = _of_means(sums, counts) - _of_means(clipped.sums, counts)
-        return replace(clipped, second=clipped.second + tails + between, sums=sums)
-    between = (sums / counts) @ sums.T - (clipped.sums / counts) @ clipped.sums.T
-    return replace(clipped, second=clipped.second + tails + between, sums=sums)
+    between = _of_means(sums, counts) - _of_means(clipped.sums, counts)
+    put_back = counts[:, None, None] * tails + between if clipped.by_group else tails + between.sum(axis=0)
+    return replace(clipped, second=clipped.second + put_back, sums=sums)
 
 
 def _of_means(sums: Matrix, counts: Matrix) -> Matrix:

@@ -183,7 +183,10 @@ class _Estimator:
         if location is not None:
             location = np.where(unseen | (location**2 > _FACTOR**2 * longest), 0.0, location)
         weights = noise_weights(variances, noise, _LEADING)
-        return replace(self._unscaled(found), location=location, scale=weights, variance=variances / weights**2)
+        variances, noise = np.where(unseen, longest / 2, variances), noise / np.maximum(variances, 1e-300)
+        noise[unseen] = 1.0
+        mapped = replace(self._unscaled(found), location=location, scale=weights)
+        return replace(mapped, variance=variances / weights**2, variance_error=noise)
 
     def _unscaled(self, found: Preprocessing) -> Preprocessing:
         """The location alone."""

@@ -66,7 +66,8 @@ class Clipping(Shown):
         tails = self.tails
         yield self.covariance + np.diag(tails)
         for direction in along.T:
-            yield self.covariance + of_tails(tails, direction, _DEPENDENT)
+            row = np.sqrt(tails) * np.where(direction < 0, -1.0, 1.0)
+            yield self.covariance + _DEPENDENT * np.outer(row, row) + np.diag((1 - _DEPENDENT) * tails)
 
     def grown(self, restored: Matrix) -> Matrix:
         """The covariance that was put back, with the largest variances that the columns may have had."""
@@ -86,9 +87,3 @@ class Clipping(Shown):
     def widened(self, value: Matrix, low: Matrix, high: Matrix) -> tuple[Matrix, Matrix]:
         """(below, above) by which intervals about ``value`` are longer, as values lie from ``low`` to ``high``."""
         return self.doubt * np.maximum(value - low, 0.0), self.doubt * np.maximum(high - value, 0.0)
-
-
-def of_tails(variances: Matrix, direction: Matrix, dependent: float) -> Matrix:
-    """The M of tails with these variances, a share of which depend on each other: long along the signs of a column."""
-    row = np.sqrt(variances) * np.where(direction < 0, -1.0, 1.0)
-    return np.asarray(dependent * np.outer(row, row) + np.diag((1 - dependent) * variances))

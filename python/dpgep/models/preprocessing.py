@@ -132,8 +132,8 @@ class Preprocessing(Shown):
     missing : whether NaN is an absent value, which is mapped to 0; else it is refused.
     pairwise : whether what is absent is released besides, for covariances over the people who have both columns.
     energy_kept : fraction of the total squared norm left after clipping, estimated from the released histogram.
-    variance_error : (d,), relative deviations of the noise in the squares of ``scale``, which were bought as variances
-        of the columns; None where they were not, and say nothing of them.
+    variance_error : (d,), relative deviations of the noise in the variances of the columns, bought as squares of
+        ``scale`` or as ``variance``; None where they were not, and say nothing of them.
     unsure : columns whose scale the budget did not show: it may be wrong by any factor.
     variance : (d,), variances of the columns in units of the squares of ``scale``, as they were bought, where ``scale``
         weighs noise and is no deviation; else None.
@@ -383,7 +383,7 @@ def _variances_before_noise(values: Matrix, noise: float, bound: float) -> Matri
 
 def _left(covariance: Matrix, released: ReleasedMoments, preprocessing: Preprocessing) -> tuple[Matrix, Matrix]:
     """(d,), shares of the columns' variances that are left, by their bought variances, and deviations of these."""
-    if preprocessing.variance_error is None or preprocessing.mixes_columns:
+    if preprocessing.variance_error is None or preprocessing.variance is not None or preprocessing.mixes_columns:
         return np.ones(len(covariance)), np.full(len(covariance), np.inf)
     noise = released.noise.second * np.sqrt(np.broadcast_to(released.profile, covariance.shape).diagonal())
     return np.diagonal(covariance), np.hypot(preprocessing.variance_error, noise)
