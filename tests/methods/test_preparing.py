@@ -490,6 +490,7 @@ def test_missing_values_count_as_the_location(name: str) -> None:
     solution = dpgep.solve(
         problems(holed, x, preprocessing=AutoPreprocessing(missing="center"))[name], mu=20.0, n_components=1
     )
+    assert "missing      values count as their column's location" in str(solution)
     location = solution.preprocessing.location
     np.testing.assert_allclose(location / UNITS, x.mean(axis=0) / UNITS, atol=0.15)
     if solution.model.traits.scale_free:
