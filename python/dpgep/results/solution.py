@@ -23,7 +23,7 @@ from dpgep.models.model import Model
 from dpgep.models.moments import ReleasedMoments, paired, together, total_mean
 from dpgep.models.pairwise import require_no_pairs
 from dpgep.models.pencil import MomentsPencil, in_units
-from dpgep.models.preprocessing import Preprocessing, is_pairwise, takes_missing, unclipped
+from dpgep.models.preprocessing import Preprocessing, unclipped
 from dpgep.models.redundant import Redundancy, reduced
 from dpgep.models.row_model import RowModel, names_of_views, view_labels
 from dpgep.reports.report import PrivacyReport
@@ -295,7 +295,7 @@ class Solution:
         ]
         if self.feature_names is not None and len(self.support) < self.model.n_features:
             lines.append(f"  support      {listed(self.support, math.inf)}")
-        if takes_missing(self.preprocessing) and not is_pairwise(self.preprocessing):
+        if self.preprocessing is not None and self.preprocessing.missing and not self.preprocessing.pairwise:
             lines.append(
                 "  missing      values count as their column's location: correlations lie nearer to 0 (not in errors)"
             )
