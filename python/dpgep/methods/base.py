@@ -98,8 +98,6 @@ REPLACE_ONE = Need(
     lambda public: public.facts.adjacency == "replace-one",
     '{method} needs adjacency="replace-one": the server sees how many people report',
 )
-
-
 ONE_ROW_EACH = Need(
     "one row to each person",
     lambda public: not public.facts.several_rows,
@@ -257,7 +255,6 @@ class PairOptions(Options):
             raise ValueError("separate_supports requires sparsity")
 
     def check(self, public: PublicSide, k: int) -> None:
-        """Raise ValueError where the options do not fit the problem; nothing was released."""
         self.check_model(public.model, k)
 
     def in_one_pass(self, n_features: int) -> bool:
@@ -305,7 +302,6 @@ class ReleaseOptions(PairOptions):
             raise ValueError("screen_share requires screen: it is the share of the budget for scores")
 
     def check(self, public: PublicSide, k: int) -> None:
-        """Raise ValueError where the options do not fit the problem; nothing was released."""
         super().check(public, k)
         if self.screen is not None:
             if public.model.traits.standardized:
@@ -508,16 +504,14 @@ class Method:
         not take. Nothing was released.
         """
         settings = checked_options(f"method {self.name!r}", self.options, options)
-        self._check(settings, public, k := component_count(public.model, n_components))
-        return settings, k
-
-    def _check(self, options: Options, public: PublicSide, k: int) -> None:
-        options.require_separate_columns(mixed=public.mixes_columns)
-        if not self.scales_columns(options, public):
+        k = component_count(public.model, n_components)
+        settings.require_separate_columns(mixed=public.mixes_columns)
+        if not self.scales_columns(settings, public):
             require_no_scales(public)
         for need in self.needs:
             need.require(self.name, public)
-        options.check(public, k)
+        settings.check(public, k)
+        return settings, k
 
 
 def require_no_scales(public: PublicSide) -> None:
