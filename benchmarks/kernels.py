@@ -4,8 +4,8 @@
 
 A kernel that moves bytes has as its floor a sweep over as many: a dot product of what it reads, or a copy where it
 writes as much as it reads, to where it writes. One that multiplies has BLAS's product of the same shape. A line shows
-medians over alternating rounds, and the share floor/kernel: 1 is all that can be had. `benchmarks/check.py` compares
-two builds.
+medians over alternating rounds, of processor seconds where there is one thread, and the share floor/kernel: 1 is all
+that can be had. `benchmarks/check.py` compares two builds.
 """
 
 from __future__ import annotations
@@ -282,7 +282,9 @@ KERNELS = {
 ON_ONE_THREAD = {"checksum"}
 
 
-def measured(kernel: Callable[[], Any], floor: Callable[[], Any], rounds: int) -> tuple[float, float]:
+def measured(
+    kernel: Callable[[], Any], floor: Callable[[], Any], rounds: int, clock: Callable[[], float]
+) -> tuple[float, float]:
     """Medians of both in seconds, each round as many calls as take ``SECONDS``."""
     times: list[list[float]] = []
     for call in (kernel, floor):
@@ -292,10 +294,10 @@ def measured(kernel: Callable[[], Any], floor: Callable[[], Any], rounds: int) -
     counts = [each.pop() for each in times]
     for _ in range(rounds):
         for call, count, found in zip((kernel, floor), counts, times, strict=True):
-            start = time.perf_counter()
+            start = clock()
             for _ in range(count):
                 call()
-            found.append((time.perf_counter() - start) / count)
+            found.append((clock() - start) / count)
     return statistics.median(times[0]), statistics.median(times[1])
 
 
@@ -310,7 +312,8 @@ def lines(
                     for n_threads in [1] if name in ON_ONE_THREAD else threads:
                         work = make(Bench(variant, n_threads), size)
                         assert work.is_right(), name
-                        seconds = measured(work.kernel, work.floor, rounds)
+                        clock = time.process_time if n_threads == 1 else time.perf_counter
+                        seconds = measured(work.kernel, work.floor, rounds, clock)
                         yield Line(name, variant, n_threads, size / 1e6, *seconds)
 
 

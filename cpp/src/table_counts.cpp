@@ -88,7 +88,7 @@ constexpr Index n_at_once = static_cast<Index>(sizeof(Register) / sizeof(double)
 // Entries that are looked at while they are in the first cache.
 constexpr Index block_entries = 256;
 // Those that are counted before their bins are looked at.
-constexpr Index counted_entries = 2048;
+constexpr Index counted_entries = 1 << 14;
 // Columns whose bins are found before any is counted.
 constexpr Index tile = 64;
 
@@ -256,8 +256,8 @@ inline Look look_at(const double* values, Index n) {
 }
 
 // Calls count(entries, n_rows, first column, n, weights, counts of that column) for a tile of each
-// block of rows, which adds to counts (n_columns, n_bins); `weights` begin at the first of the rows;
-// null: each counts once. False once it refuses an entry.
+// block of rows, which adds to counts (n_columns, n_bins); `weights` begin at the first of the
+// rows; null: each counts once. False once it refuses an entry.
 template <class Scalar, class Count>
 bool count_tiles(const ConstRows<Scalar>& rows, Index first, Index last,
                  const ConstIntegers& columns, const RowWeights& weights, Index n_bins,

@@ -88,8 +88,9 @@ class ColumnRanges:
         """Intervals of some columns: -1 to 1 where only zeros were seen, one of typical width where nothing was."""
         widths = self.high / 2 - self.low / 2
         known = widths > 0
-        typical = float(np.median(widths[known])) if known.any() else 1.0
-        half = np.where(known, widths, np.where(self.zero, 1.0, typical))
+        half = np.where(known, widths, 1.0)
+        if known.any() and not (known | self.zero).all():
+            half[~known & ~self.zero] = np.median(widths[known])
         return Interval((self.low / 2 + self.high / 2)[columns], half[columns])
 
 
