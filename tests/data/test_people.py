@@ -281,7 +281,7 @@ def test_names_that_are_no_column() -> None:
         dpgep.pca(table, person="patient")
     with pytest.raises(ValueError, match="rows have no names"):
         dpgep.pca(np.ones((2, 2)), person="patient_id")
-    with pytest.raises(ValueError, match="pass its name as person="):
+    with pytest.raises(ValueError, match="ids of people with several rows are person="):
         dpgep.pca(table)
 
 
@@ -313,7 +313,7 @@ def test_methods_serve_people_or_refuse_them_before_they_are_paid(name: str, bou
     "ask",
     [
         lambda problem: problem.dataset.in_memory("this"),
-        lambda problem: problem.restricted(np.arange(2), 1.0).dataset.in_memory("this"),
+        lambda problem: problem.restricted(np.array([0, 2]), 1.0).dataset.in_memory("this"),
         lambda problem: problem.dataset.accumulate(partial(NormCounts, -40, 80)),
     ],
 )

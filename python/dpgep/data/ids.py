@@ -83,10 +83,7 @@ class Numbering:
         self._key: tuple[int, int] = (key[0], key[1])
         self._table, self._others = core.Numbering(seed), dict[Any, int]()
         self.kind: int | None = None
-
-    @property
-    def n(self) -> int:
-        return self._table.size
+        self.n = 0
 
     def numbers(self, ids: Any, n_rows: int, *, is_open: bool = True) -> Numbers:
         """(n_rows,), the number of the person of each row of a batch. Unless it is open, nobody may be new."""
@@ -108,6 +105,7 @@ class Numbering:
     def _looked_up(self, words: Digests, is_open: bool) -> Numbers:
         found = np.empty(len(words), np.int64)
         self._table.number(words, found, is_open)
+        self.n = self._table.size
         return found
 
     def _words(self, values: NDArray[Any]) -> tuple[Digests, int, Numbers | None]:

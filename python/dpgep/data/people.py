@@ -54,7 +54,7 @@ class PeopleDataset(Dataset):
         persons, units = weighting.persons(rows.n), weighting.units(weighting.weights, rows.n)
         weights = partial(weights_of, persons, units, weighting.most_alike, lambda: row_keys(*coded))
         self._batch = weighted(coded, weights(WEIGHT_BITS))
-        self._coded, self._weighting = coded, weighting
+        self._coded, self._persons = coded, persons
         self._finest = None if weighting.most_alike is None else lambda: weighted(coded, weights(UNIT_BITS))
         n_people = int(np.count_nonzero(np.bincount(persons)))
         self.people = People(enough_people(n_people, fewest), identities=identities)
@@ -76,9 +76,8 @@ class PeopleDataset(Dataset):
     def in_memory(self, purpose: str, *, by_person: bool = False) -> Batch:
         if not by_person or self._finest is not None:
             raise ValueError(ONE_ROW)
-        # weights anew, too: whoever changes ids, those of a person add up to one
-        rows, persons = self._coded[0], self._weighting.persons(self._coded[0].n)
-        return Batch(rows, weights=row_weights(persons, lambda: row_keys(*self._coded)), persons=persons)
+        weights = row_weights(self._persons, lambda: row_keys(*self._coded))
+        return Batch(self._coded[0], weights=weights, persons=self._persons)
 
 
 class StreamedPeopleDataset(Dataset):
