@@ -60,6 +60,18 @@ std::uint64_t below_which_more(std::uint32_t m) {
   return rest > slack ? ((rest - slack) << 32) / m << 32 : 0;
 }
 
+// Rows whose persons are asked for before they are looked at.
+constexpr Index rows_ahead = 16;
+
+// Calls use(i, person) for each row's person.
+template <class People, class Use>
+void for_each_row(const ConstVectorView<std::int64_t>& persons, People& people, const Use& use) {
+  for (Index i = 0; i < persons.size(); ++i) {
+    if (i + rows_ahead < persons.size()) expect_to_read(&people[persons[i + rows_ahead]]);
+    use(i, people[persons[i]]);
+  }
+}
+
 // The key below which a row of a person of n rows has one more.
 std::uint64_t threshold(std::uint32_t n_rows) {
   static const auto known = [] {
@@ -151,8 +163,10 @@ void Numbering::number(const ConstRows<std::uint64_t>& words, VectorView<std::in
 void Shares::require(const ConstVectorView<std::int64_t>& persons,
                      const ConstVectorView<std::uint64_t>& keys) const {
   dpgep::require(keys.size() == persons.size(), "keys must have an entry for each row");
-  dpgep::require((persons.array() >= 0).all() && (persons.array() < n_people_).all(),
-                 "persons must be numbers from 0 to below that of people");
+  const auto n_people = static_cast<std::uint64_t>(n_people_);
+  bool are_known = true;
+  for (const std::int64_t p : persons) are_known &= static_cast<std::uint64_t>(p) < n_people;
+  dpgep::require(are_known, "persons must be numbers from 0 to below that of people");
 }
 
 void Shares::count(const ConstVectorView<std::int64_t>& persons,
@@ -161,23 +175,23 @@ void Shares::count(const ConstVectorView<std::int64_t>& persons,
   people_.grow(n_people);
   n_people_ = std::max(n_people_, n_people);
   require(persons, keys);
-  for (Index i = 0; i < persons.size(); ++i) {
-    Person& person = people_[persons[i]];
+  bool has_many = has_many_;
+  for_each_row(persons, people_, [&](Index i, Person& person) {
     person.least = std::min(person.least, keys[i]);
     if (person.n_rows < std::numeric_limits<std::uint32_t>::max()) ++person.n_rows;
-    has_many_ = has_many_ || person.n_rows > few;
-  }
+    has_many |= person.n_rows > few;
+  });
+  has_many_ = has_many;
 }
 
 void Shares::count_again(const ConstVectorView<std::int64_t>& persons,
                          const ConstVectorView<std::uint64_t>& keys) {
   const std::lock_guard<std::mutex> lock(mutex_);
   require(persons, keys);
-  for (Index i = 0; i < persons.size(); ++i) {
-    Person& person = people_[persons[i]];
-    if (person.n_rows <= few || person.n_below > whole) continue;
+  for_each_row(persons, people_, [&](Index i, Person& person) {
+    if (person.n_rows <= few || person.n_below > whole) return;
     if (keys[i] < threshold(person.n_rows)) ++person.n_below;
-  }
+  });
 }
 
 void Shares::share(const ConstVectorView<std::int64_t>& persons,
@@ -187,8 +201,7 @@ void Shares::share(const ConstVectorView<std::int64_t>& persons,
   require(persons, keys);
   dpgep::require(are_open.size() >= n_people_, "are_open must have an entry for each person");
   dpgep::require(shares.size() == persons.size(), "shares must have an entry for each row");
-  for (Index i = 0; i < persons.size(); ++i) {
-    const Person& person = people_[persons[i]];
+  for_each_row(persons, people_, [&](Index i, const Person& person) {
     dpgep::require(person.n_rows > 0, "a person has no rows that were counted");
     const std::uint32_t each = whole / person.n_rows;
     const std::uint32_t rest = whole % person.n_rows;
@@ -200,7 +213,7 @@ void Shares::share(const ConstVectorView<std::int64_t>& persons,
       share += rest - n_more;
     }
     shares[i] = static_cast<std::int16_t>(share);
-  }
+  });
 }
 
 }  // namespace dpgep

@@ -15,6 +15,7 @@ from scipy import sparse
 
 import dpgep
 from dpgep._dispatch import core
+from dpgep.data import float_sums
 from dpgep.data.float_sums import CompensatedSum
 from dpgep.models.model import PublicFacts
 from dpgep.models.moments import MomentNoise
@@ -109,6 +110,18 @@ def test_protected_numbers_of_people_have_a_public_bound() -> None:
     assert most_people(PublicFacts("add-remove", 1.0, MOST_PEOPLE), 5) == 4 * MOST_PEOPLE
     with pytest.raises(ValueError, match="more than 16777216 people"):
         most_people(hidden, MOST_PEOPLE + 1)
+
+
+def test_sums_have_no_more_terms_than_the_bound_on_their_rounding_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(float_sums, "_MOST_TERMS", 8)
+    total, other = CompensatedSum((1,)), CompensatedSum((1,))
+    for _ in range(3):
+        total.add(np.ones(1))
+        other.add(np.ones(1))
+    total += 5 * other
+    total.add(np.ones(1))
+    with pytest.raises(OverflowError, match="2\\^32 terms"):
+        total.add(np.ones(1))
 
 
 @given(st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=60))

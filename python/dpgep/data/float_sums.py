@@ -37,6 +37,8 @@ from dpgep.models.moments import MomentLayout
 _CLIPPED = 1 - 1e-9
 # Products between two views are formed for at most this many pairs of features at a time.
 _BLOCK_PAIRS = 1 << 24
+# Terms of a compensated sum are fewer (docs/mathematics.md, section 12).
+_MOST_TERMS = 1 << 32
 # Rows whose products are added one after the other.
 ROWS_IN_A_ROW = 1 << 16
 
@@ -111,23 +113,32 @@ class RowProducts:
 
 
 class CompensatedSum:
-    """An array summed term by term; what rounding loses of each sum is summed beside it (Knuth 1998, 4.2.2)."""
+    """An array summed term by term; what rounding loses of each sum is summed beside it (Knuth 1998, 4.2.2).
+
+    The bounds on its error hold for fewer than 2^32 terms: beyond that it raises OverflowError.
+    """
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self._sum, self._lost = np.zeros(shape), np.zeros(shape)
+        self._n_terms = 0
 
     @property
     def total(self) -> Matrix:
         return np.asarray(self._sum + self._lost)
 
-    def add(self, term: Matrix) -> None:
+    def add(self, term: Matrix, n_terms: int = 1) -> None:
+        self._n_terms += n_terms
+        if self._n_terms >= _MOST_TERMS:
+            raise OverflowError(
+                "sums have 2^32 terms or more, too many for the bound on their rounding: read larger batches"
+            )
         total = self._sum + term
         of_term = total - self._sum
         self._lost += (self._sum - (total - of_term)) + (term - of_term)
         self._sum = total
 
     def __iadd__(self, other: CompensatedSum) -> CompensatedSum:
-        self.add(other._sum)
+        self.add(other._sum, max(1, other._n_terms))
         self._lost += other._lost
         return self
 
@@ -135,6 +146,7 @@ class CompensatedSum:
         """The sum this many times over, with one rounding more."""
         product = CompensatedSum(self._sum.shape)
         product._sum, product._lost = times * self._sum, times * self._lost
+        product._n_terms = self._n_terms
         return product
 
 
