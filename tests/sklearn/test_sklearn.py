@@ -377,7 +377,7 @@ class TestBudgets:
         assert stored.privacy_ == fitted.privacy_
         assert isinstance(fitted.budget, dpgep.Budget)
         for unpaid in (stored, clone(stored)):
-            with pytest.raises(ValueError, match="its budget cannot be"):
+            with pytest.raises(ValueError, match="a budget is not pickled"):
                 unpaid.fit(rows)
         stored.set_params(budget=dpgep.Budget(**PRIVATE)).fit(rows)
 

@@ -116,7 +116,7 @@ class PrivateEstimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     #: what admits missing values
     _centering: ClassVar[str] = (
-        'the location of their column, preprocessing=dpgep.AutoPreprocessing(missing="center" or "pairwise")'
+        'their location, preprocessing=dpgep.AutoPreprocessing(missing="center"), or, without groups, "pairwise"'
     )
 
     def fit(
