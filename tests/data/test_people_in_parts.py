@@ -285,6 +285,23 @@ def test_rows_that_change_between_passes_are_noticed_in_whatever_order(changed: 
         problem.dataset.accumulate(make, weight_bits=WEIGHT_BITS)
 
 
+@pytest.mark.parametrize("most", [0, 1 << 31])
+def test_rows_are_dealt_once_more_after_the_first_pass_and_kept(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(distributed, "_MOST_KEPT", most)
+    table, reads = visits()[[*NAMES, "key"]], []
+
+    def partition(place: int) -> pd.DataFrame:
+        reads.append(place)
+        return table.iloc[place::2]
+
+    problem = dpgep.pca(dd.from_map(partition, [0, 1], meta=table.iloc[:0]), person="key", bound=3.0)
+    reads.clear()
+    make = partial(NormCounts, -40, 80)
+    counts = [problem.dataset.accumulate(make, weight_bits=WEIGHT_BITS).counts for _ in range(4)]
+    assert all(np.array_equal(each, counts[0]) for each in counts)
+    assert len(reads) == (4 if most else 8)
+
+
 def test_checksums_depend_on_rows_groups_and_persons_but_not_on_their_order() -> None:
     rng = np.random.default_rng(0)
     rows, groups, whose = rng.standard_normal((50, 3)), rng.integers(-1, 3, 50), digests(np.arange(50) // 3, 50)

@@ -56,6 +56,8 @@ Part = tuple[Any, ...]
 _DASK_FAN_IN = 4
 # Piles that Dask deals rows into, whose people are in one each: a task for each part and pile.
 _MOST_PILES = 64
+# Bytes of rows that workers keep from one pass to the next, once dealt.
+_MOST_KEPT = 1 << 31
 # Bytes that every one may carry with it; vectors to be multiplied are more, for one.
 _SENT_WITH_EACH = 1 << 16
 # Partial sums that one task of Spark merges, all of which it holds.
@@ -106,6 +108,7 @@ class DistributedDataset(Dataset):
         self._fewest = fewest
         self._scan = people
         self._comparison = PassComparison(self.hint)
+        self._n_bytes = 0  # of all rows, once they were read
         self.bound, self.n_features, self.people = bound, n_features, People(n, identities=identities)
 
     def in_finest_weights(self: _D) -> _D:
@@ -126,6 +129,7 @@ class DistributedDataset(Dataset):
         if isinstance(result, Exception):
             raise result
         n, stored, checksum = result
+        self._n_bytes = n * 8 * self.n_features
         if self._scan is not None:
             self._scan.check_rows(n)
         sums: Any = pickle.loads(stored)
@@ -171,15 +175,26 @@ def summed(task: Task, *part: Any) -> Partial:
         return _carried(error)
 
 
-def summed_people(task: Task, *piles: list[Identified] | Exception) -> Partial:
-    """The sums over people, all of whose rows are in these piles."""
+def gathered(*piles: list[Identified] | Exception) -> Identified | Exception | None:
+    """All rows of the people in these piles; the first error, if there is one."""
+    batches: list[Identified] = []
+    for pile in piles:
+        if isinstance(pile, Exception):
+            return pile
+        batches += pile
+    try:
+        return people_in_parts.joined(batches)
+    except Exception as error:
+        return _carried(error)
+
+
+def summed_people(task: Task, people: Identified | Exception | None) -> Partial:
+    """The sums over people, all of whose rows these are."""
     _, _, make, key, weights = task
     assert weights is not None
+    if isinstance(people, Exception):
+        return people
     try:
-        for pile in piles:
-            if isinstance(pile, Exception):
-                return pile
-        people = people_in_parts.joined([batch for pile in piles for batch in pile])  # type: ignore[union-attr]
         with one_thread_per_task():
             sums = people_in_parts.SumsOfPeople(make, people, *weights)
             digest = b"" if key is None else people_in_parts.checksum(people, key)
@@ -191,7 +206,7 @@ def summed_people(task: Task, *piles: list[Identified] | Exception) -> Partial:
 
 def summed_partition(task: Task, *part: Any) -> Partial:
     """The sums over the people of one part, which has all of their rows."""
-    return summed_people(task, _pile(dealt_part(task[0], task[1], 1, *part), 0))
+    return summed_people(task, gathered(_pile(dealt_part(task[0], task[1], 1, *part), 0)))
 
 
 def dealt_part(
@@ -280,6 +295,7 @@ class DaskDataset(DistributedDataset):
         super().__init__(read, to_batch, n_features, bound, fewest, n, people, weighting, identities)
         self._parts = parts
         self._client = client
+        self._piles: Sequence[Any] = ()
 
     def _reduced(self, task: Task) -> Partial:
         """Raises RuntimeError if workers keep dying over one part, DataError if Dask cannot compute the rows."""
@@ -306,13 +322,25 @@ class DaskDataset(DistributedDataset):
         return level[0]
 
     def _sums_of_piles(self, task: Task) -> list[Any]:
-        """Each part is dealt into as many piles as there are parts, up to a limit: a sum over each of the piles."""
-        delayed = import_extra("dask", "dask").delayed
+        """Each part is dealt into as many piles as there are parts, up to a limit: a sum over each of the piles, which
+        are kept from the second pass on, once it is known that they are small.
+        """
+        dask = import_extra("dask", "dask")
+        delayed = dask.delayed
         n_piles = min(len(self._parts), _MOST_PILES)
-        deal = delayed(partial(dealt_part, task[0], task[1], n_piles), pure=False)
-        take, add = delayed(_pile, pure=False), delayed(partial(summed_people, task), pure=False)
-        parts = [deal(*part) for part in self._parts]
-        return [add(*(take(part, place) for part in parts)) for place in range(n_piles)]
+        deal, take, gather = (
+            delayed(partial(dealt_part, task[0], task[1], n_piles), pure=False),
+            delayed(_pile),
+            delayed(gathered),
+        )
+        piles = self._piles
+        if not piles:
+            parts = [deal(*part) for part in self._parts]
+            piles = [gather(*(take(part, place) for part in parts)) for place in range(n_piles)]
+            if 0 < self._n_bytes <= _MOST_KEPT:
+                self._piles = piles = dask.persist(*piles, scheduler=self._client)
+        add = delayed(partial(summed_people, task), pure=False)
+        return [add(pile) for pile in piles]
 
 
 def _of_dask(error: Exception) -> Exception:
