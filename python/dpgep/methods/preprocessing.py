@@ -16,7 +16,7 @@ import numpy as np
 
 from dpgep.methods.ranges import ColumnRanges
 from dpgep.methods.weights import noise_weights
-from dpgep.models.bins import FIRST_OCTAVE, N_OCTAVES, NORM_STEPS, people_run
+from dpgep.models.bins import FIRST_OCTAVE, N_OCTAVES, NORM_STEPS, people_runs
 from dpgep.models.model import Matrix, Model
 from dpgep.models.preprocessing import LEAST_KEPT, AutoPreprocessing, Preprocessing
 from dpgep.privacy.ledger import split_budget
@@ -376,7 +376,7 @@ class _Estimator:
         histogram = self._stages.norms(counted, starts, self._part(self._shares.bound))
         counts = histogram.values
         counts[0] = 0.0  # rows of zeros have no say
-        run = people_run(counts, histogram.deviation, tail=0.0, noise_tail=_NORMS_TAIL)
+        (run,) = people_runs(counts[None], histogram.deviation, tail=0.0, noise_tail=_NORMS_TAIL)
         if not run.is_seen:
             return Norms(np.array([math.sqrt(self._d)]), np.ones(1))
         bins = np.arange(run.first, run.last + 1)

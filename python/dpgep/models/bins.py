@@ -101,11 +101,6 @@ class BinRun:
         return math.ldexp(1.0, min(FIRST_OCTAVE + self.last + 1, 1023))
 
 
-def people_run(counts: Matrix, deviation: float, *, tail: float = _TAIL, noise_tail: float = _NOISE_TAIL) -> BinRun:
-    """The run of `people_runs` in one histogram."""
-    return people_runs(counts[None], deviation, tail=tail, noise_tail=noise_tail)[0]
-
-
 def people_runs(
     histograms: Matrix,
     deviation: float,
