@@ -408,7 +408,7 @@ def test_without_a_bound_one_is_bought() -> None:
 def test_moments_cannot_buy_a_bound() -> None:
     model = dpgep.models.PcaModel(5, center=True)
     for clipping in ({"bound": "auto"}, {"preprocessing": AutoPreprocessing()}, {}):
-        with pytest.raises(ValueError, match="before a budget is there"):
+        with pytest.raises(ValueError, match="come before a budget"):
             Moments(model, **clipping)  # type: ignore[arg-type]
 
 
