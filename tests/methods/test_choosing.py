@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from fractions import Fraction
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -400,3 +401,12 @@ def test_variances_before_clipping(k: int, threshold: float) -> None:
     assert abs(left.mean() - kept_of_normal(threshold**2, k)) < 6 * left.std() / 1000
     kept = kept_of_normal(threshold**2 / 2.5, k)
     assert variance_before_clipping(2.5 * kept, threshold, k) == pytest.approx(2.5, rel=1e-9)
+
+
+def test_of_several_directions_the_last_must_stand_out() -> None:
+    """A second direction that noise may have swapped with the next is a release's, however much the first promises."""
+    look: Any = SimpleNamespace(variance=0.02, kept=0.018, across=1.0, threshold=0.1, deviation=1e-4)
+    curator: Any = SimpleNamespace(facts=SimpleNamespace(n=20_000, bound=1.0), remaining=0.5)
+    for second, favours in ((0.0125, True), (0.0105, False)):
+        probe: Any = SimpleNamespace(values=np.array([0.02, second, 0.01]), deviation=5e-4, centre=0.001)
+        assert auto._favours_clipping(curator, probe, look) == favours

@@ -189,10 +189,12 @@ def _mean(curator: Curator, groups: ReleasedGroups | None) -> NoisyMean | None:
 def _favours_clipping(curator: Curator, probe: _Probe, look: NormHistogram) -> bool:
     """Whether clipped products have less error, from a ``look`` along the probe.
 
-    Not where S is about c: V may be any block then, and a power method ends at any other.
+    Not where S is about c, or the last of several directions may be another: a power method ends at any block then.
     """
     k, n, bound = len(probe.values) - 1, curator.facts.n, row_bound(curator.facts)
     assert n is not None
+    if k > 1 and probe.values[k - 1] - probe.values[k] <= RANK * probe.deviation:
+        return False
     centre = k * max(probe.centre, 0.0) / bound**2
     signal, left = look.variance - centre, look.kept - look.across * centre
     if signal <= RANK * look.deviation or left <= 0:
