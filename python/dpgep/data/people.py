@@ -83,7 +83,7 @@ class PeopleDataset(Dataset):
 class StreamedPeopleDataset(Dataset):
     """The same of rows that a source reads batch by batch: a pass before all others counts the rows of each person.
 
-    It keeps some 50 bytes a person, and nothing of a row: whose each is and what it counts is looked up in every pass.
+    It keeps some 45 bytes a person, and nothing of a row: whose each is and what it counts is looked up in every pass.
     (Somebody's more than 64 rows take a second pass.) Of weights, and rows that count alike, two bytes a row are kept
     and 24 more needed while they are counted. Every pass is compared with the first.
     """
