@@ -105,6 +105,10 @@ def test_files_and_sparse_components_keep_it() -> None:
         assert restored.diagnostics.clipping_error[0] > 0
 
 
+def _mix(prepared: Preprocessing) -> Any:
+    return np.eye(len(prepared.scale)) if prepared.linear is None else prepared.linear
+
+
 def test_norms_show_what_cutting_entries_off_took() -> None:
     """Two people of a hundred are 40 deviations away in one column: the histogram of norms knows about their energy.
 
@@ -122,6 +126,9 @@ def test_norms_show_what_cutting_entries_off_took() -> None:
         cut = float(np.square(mapped).sum(axis=1).mean() - np.square(mapped.clip(-6, 6)).sum(axis=1).mean())
         assert (cut > 1) is longest
         assert cut / 4 * longest <= prepared.energy_cut <= 4 * cut * longest
+        assert abs(prepared.rows_cut - 0.02 * longest) < 0.005  # people: the noise of a bin is 30 of 20 000
+        clipped = float((np.linalg.norm(mapped.clip(-6, 6) @ _mix(prepared), axis=1) > prepared.bound).mean())
+        assert abs(prepared.rows_clipped - clipped) < 0.01
 
 
 def test_what_was_cut_counts_as_a_turn_and_for_some_columns_in_part() -> None:

@@ -351,12 +351,14 @@ class _Estimator:
             bound = mapped.largest * math.sqrt(self._d)
         else:
             bound = norms.quantile(quantile)
-        kept = norms.kept(bound)
+        kept, longer = norms.kept(bound), norms.longer(bound)
         if mapped.scale is None and not 1 / _FAR <= bound <= _FAR:  # a power of two changes no digit
             unit = math.ldexp(1.0, math.frexp(bound)[1])
-            return replace(mapped, bound=bound / unit, scale=np.full(self._d, unit), energy_kept=kept)
-        energy_cut = norms.energy_cut if mapped.linear is None else mapped.energy_cut
-        return replace(mapped, bound=bound, energy_kept=kept, energy_cut=energy_cut)
+            return replace(
+                mapped, bound=bound / unit, scale=np.full(self._d, unit), energy_kept=kept, rows_clipped=longer
+            )
+        mapped = replace(mapped, bound=bound, energy_kept=kept, rows_clipped=longer)
+        return mapped if mapped.mixes_columns else replace(mapped, energy_cut=norms.energy_cut, rows_cut=norms.rows_cut)
 
     def _norms(self, mapped: Preprocessing) -> Norms:
         """Norms of mapped rows: any, or those that their entries allow where these are cut off.
@@ -388,6 +390,7 @@ class _Estimator:
             np.minimum(norms, math.sqrt(2) * longest) if shows_cut else norms,
             people,
             float(beyond @ people / people.sum()),
+            float(people[~near].sum() / people.sum()),
         )
 
 
@@ -405,12 +408,13 @@ def _shares(n: float | None, d: int, mu: float, auto: AutoPreprocessing) -> Shar
 class Norms:
     """Norms of rows as a histogram showed them: ``people`` about each of ``norms``, ascending.
 
-    ``energy_cut``: by how much their mean square was larger before entries were cut off.
+    ``energy_cut``: by how much their mean square was larger before entries were cut off; of ``rows_cut``, a share.
     """
 
     norms: Matrix
     people: Matrix
     energy_cut: float = 0.0
+    rows_cut: float = 0.0
 
     @property
     def n(self) -> float:
@@ -444,6 +448,10 @@ class Norms:
         # the edge of the noise of a second moment and a mean (docs/mathematics.md, section 3)
         noise = 1.6 * math.sqrt(2 * d) / (n * mu) / in_squares
         return float(bounds[int(np.argmin(noise**2 + bias**2))])
+
+    def longer(self, bound: float) -> float:
+        """The share of the people whose norms are larger than a bound."""
+        return float(self.people[self.norms > bound].sum() / self.people.sum())
 
     def kept(self, bound: float) -> float:
         """The share of the squares of the norms that a bound keeps."""

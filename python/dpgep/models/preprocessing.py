@@ -139,6 +139,8 @@ class Preprocessing(Shown):
         weighs noise and is no deviation; else None.
     energy_cut : mean square that rows lost where entries were cut off, in units of the scales: as a released histogram
         of norms shows it, so that it may be more or less. From which columns is not known: some have their part of it.
+    rows_clipped, rows_cut : shares of the people whose mapped rows are longer than the bound, and whose rows are so
+        long that an entry was cut off, as the same histogram shows them.
     is_identity : whether rows stay as they are, but for the bound.
     """
 
@@ -154,6 +156,8 @@ class Preprocessing(Shown):
     pairwise: bool = False
     variance: Matrix | None = None
     energy_cut: NonNegative = 0.0
+    rows_clipped: NonNegative = 0.0
+    rows_cut: NonNegative = 0.0
     is_identity: bool = field(init=False, repr=False, metadata=NOT_STORED)
 
     def __post_init__(self) -> None:
@@ -252,7 +256,8 @@ class Preprocessing(Shown):
         return {name: getattr(self, name) for name in names}
 
     def _numbers(self) -> tuple[Any, ...]:
-        return self.bound, self.largest, self.missing, self.energy_kept, self.unsure, self.pairwise, self.energy_cut
+        shown = self.energy_kept, self.energy_cut, self.rows_clipped, self.rows_cut
+        return self.bound, self.largest, self.missing, self.unsure, self.pairwise, *shown
 
     def require_fits(self, model: Model) -> None:
         """Raise ValueError for a model of other columns, or one whose answer this would change."""
