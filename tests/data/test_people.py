@@ -283,7 +283,7 @@ def test_names_that_are_no_column() -> None:
         dpgep.pca(table, person="patient")
     with pytest.raises(ValueError, match="rows have no names"):
         dpgep.pca(np.ones((2, 2)), person="patient_id")
-    with pytest.raises(ValueError, match="ids of people with several rows are person="):
+    with pytest.raises(ValueError, match="pass its name as person="):
         dpgep.pca(table)
 
 
