@@ -262,12 +262,12 @@ def test_handlers_are_those_of_before_and_what_is_ignored_stays_so() -> None:
         signal.signal(signal.SIGINT, before)
 
 
-@pytest.mark.parametrize("count", [4, pytest.param(MANY, marks=pytest.mark.deep)])
-def test_interrupts_at_random_times_of_a_run(folder: Path, tmp_path: Path, count: int) -> None:
+@pytest.mark.parametrize(("count", "copies"), [(4, 10), pytest.param(MANY, 100, marks=pytest.mark.deep)])
+def test_interrupts_at_random_times_of_a_run(folder: Path, tmp_path: Path, count: int, copies: int) -> None:
     """``count`` runs with signals from outside, at times that are spread evenly, each moved by chance."""
     shutil.copytree(folder, tmp_path / "people")
     lines = (folder / "people.csv").read_text().splitlines(keepends=True)
-    (tmp_path / "people" / "people.csv").write_text("".join([lines[0], *lines[1:] * 100]))
+    (tmp_path / "people" / "people.csv").write_text("".join([lines[0], *lines[1:] * copies]))
     servers = [Runs(tmp_path / "people", tmp_path / f"run {i}") for i in range(os.cpu_count() or 1)]
     start = time.perf_counter()
     assert servers[0].run()[1].status == 0
