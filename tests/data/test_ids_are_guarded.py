@@ -8,6 +8,7 @@ import logging
 import pickle
 import traceback
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +148,32 @@ def test_times_of_several_units_are_one_person() -> None:
     moments.update(ROWS[:300], person=(NUMBERS[:300] + 1).astype("M8[s]"))
     with pytest.raises(ValueError, match="some people have rows in both parts"):
         moments.update(ROWS[:3], person=np.array([7, 8, 9], "M8[s]").astype("M8[ns]"))
+
+
+CLOSE: dict[str, Any] = {
+    "nanoseconds": np.arange(10**18, 10**18 + N).astype("M8[ns]"),
+    "durations": np.arange(10**18, 10**18 + N).astype("m8[ns]"),
+    "seconds beyond 64 bits": (np.arange(N) * 2**52).astype("M8[s]"),
+    "long floats": np.longdouble(2) ** 53 + np.arange(N),
+    "parts of long floats": 0.5 + np.arange(N) * np.spacing(np.longdouble(0.5)) + 2**53 * (np.longdouble == np.double),
+}
+
+
+@pytest.mark.parametrize("form", CLOSE)
+def test_ids_that_a_conversion_would_merge_are_refused(form: str) -> None:
+    """Or else two people would be one: who is more would change what rows of another count."""
+    with pytest.raises(ValueError, match=r"person holds (times that are|ids that are too long)"):
+        people_of(CLOSE[form])
+
+
+def test_decimals_that_are_close_are_several_people() -> None:
+    ids = [Decimal(1) / 10 + Decimal(i).scaleb(-25) for i in range(4)]
+    moments = dpgep.Moments(dpgep.models.PcaModel(3, center=True), bound=4.0, person="number")
+    moments.update(ROWS[:4], person=ids)
+    assert moments.n == 4
+    moments.update(ROWS[4:5], person=[Decimal(1) / 10 + Decimal(9).scaleb(-25)])
+    with pytest.raises(ValueError, match="some people have rows in both parts"):
+        moments.update(ROWS[:1], person=ids[3:])
 
 
 @pytest.mark.parametrize(

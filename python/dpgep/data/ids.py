@@ -173,10 +173,16 @@ def _checked(ids: Any, n_rows: int) -> NDArray[Any]:
         raise ValueError("person must hold one id for each row: it has another shape, or another number of them")
     if values.dtype.kind in "mM":
         _require_all(np.isnat(values))
-        values = values.astype(f"{values.dtype.kind}8[us]").view(np.int64)  # of one unit in all batches
+        times = values.astype(f"{values.dtype.kind}8[us]")  # of one unit in all batches
+        if (times.astype(values.dtype) != values).any():
+            raise ValueError(
+                "person holds times that are no whole microseconds, or too far: pass whole numbers or text"
+            )
+        values = times.view(np.int64)
     if values.dtype.kind == "f":
         _require_all(np.isnan(values))
-        if (np.abs(values) >= 2.0 ** (np.finfo(values.dtype).nmant + 1)).any():
+        doubles = values.astype(np.float64)
+        if (np.abs(doubles) >= 2.0 ** (min(np.finfo(values.dtype).nmant, 52) + 1)).any() or (doubles != values).any():
             raise ValueError(
                 "person holds ids that are too long for floating point, which takes some for others: pass whole "
                 "numbers or text, from memory or Parquet"
@@ -337,7 +343,10 @@ def _spelled(value: Any) -> bytes:
     if isinstance(value, bytes):
         return b"bytes " + value
     if isinstance(value, (Integral, Decimal, float)):
-        return str(int(value) if math.isfinite(value) and value == int(value) else float(value)).encode()
+        if not math.isfinite(value):
+            return str(float(value)).encode()
+        whole, parts = (int(value) if isinstance(value, Integral) else value).as_integer_ratio()
+        return f"{whole:x}/{parts:x}".encode()
     raise TypeError("person must hold whole numbers, text or bytes, to know who has rows in several parts")
 
 
