@@ -22,7 +22,7 @@ from dpgep._dispatch import core
 from dpgep.data.integer_moments import ExactMomentAccumulator
 from dpgep.data.integer_sums import MagnitudeCounts
 from dpgep.methods.accuracy import Accuracy
-from dpgep.privacy import clipped_products, noise, products, release, sampled_products, screening, stages
+from dpgep.privacy import clipped_products, curator, noise, products, sampled_products, screening, stages
 from dpgep.privacy.budget import Budget
 from dpgep.privacy.ledger import Ledger
 from dpgep.problems.problem import MomentProblem
@@ -57,7 +57,7 @@ def too_little_noise_in_a_release(patch: Patch) -> None:
 
         return integer_noise
 
-    around(patch, release, "integer_noise", less)
+    around(patch, curator, "integer_noise", less)
 
 
 @fault("release() fda 2.0 add-remove")
@@ -66,7 +66,7 @@ def counts_without_noise(patch: Patch) -> None:
         core.add_exact_symmetric_noise(moments.second, scales.diagonal, scales.off_diagonal, stream)
         core.add_exact_noise(moments.sums, scales.sums, stream)
 
-    patch.setattr(release, "_add_noise", add_noise)
+    patch.setattr(curator, "_add_noise", add_noise)
 
 
 @fault(" auto ")
@@ -114,7 +114,7 @@ def noise_drawn_twice_from_one_state(patch: Patch) -> None:
 
         return add_noise
 
-    patch.setattr(release, "_add_noise", make())
+    patch.setattr(curator, "_add_noise", make())
 
 
 @fault("release() ")
@@ -124,7 +124,7 @@ def noise_from_another_generator(patch: Patch) -> None:
         moments.second[:] += random.normal(0, scales.diagonal, moments.second.shape).astype(np.int64)
         moments.sums[:] += random.normal(0, scales.sums, moments.sums.shape).astype(np.int64)
 
-    patch.setattr(release, "_add_noise", add_noise)
+    patch.setattr(curator, "_add_noise", add_noise)
 
 
 # ---- more of a person than the proof has ----
@@ -262,7 +262,7 @@ def last_bits_of_the_exact_values(patch: Patch) -> None:
 
         return normalized
 
-    around(patch, release, "normalized_moments", leaking)
+    around(patch, curator, "normalized_moments", leaking)
 
 
 # ---- decisions that depend on people ----
@@ -277,7 +277,7 @@ def noise_of_a_scale_that_the_rows_decide(patch: Patch) -> None:
 
         return exact
 
-    around(patch, release, "_exact", sensitive)
+    around(patch, curator, "_exact", sensitive)
 
 
 @fault("release() ")
@@ -290,7 +290,7 @@ def a_query_more_for_some_people(patch: Patch) -> None:
 
         return exact
 
-    around(patch, release, "_exact", branching)
+    around(patch, curator, "_exact", branching)
 
 
 @fault("release() ")
@@ -324,7 +324,7 @@ def an_entry_that_says_less_than_it_costs(patch: Patch) -> None:
 @fault("release() ")
 def a_budget_that_converts_too_much(patch: Patch) -> None:
     around(patch, Budget, "_to_mu", lambda real: lambda self, form, value: 1.1 * real(self, form, value))
-    around(patch, release, "integer_noise", lambda real: lambda mu, *rest: real(mu * 1.1, *rest))
+    around(patch, curator, "integer_noise", lambda real: lambda mu, *rest: real(mu * 1.1, *rest))
 
 
 @fault("release() ")
@@ -337,7 +337,7 @@ def an_entry_after_the_noise_of_nothing(patch: Patch) -> None:
 
         return exact
 
-    around(patch, release, "_exact", unpaid)
+    around(patch, curator, "_exact", unpaid)
 
 
 # ---- the tests ----

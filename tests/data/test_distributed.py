@@ -351,7 +351,7 @@ def test_a_result_is_used_again_unchanged(people: Any) -> None:
     """Merging must leave what it merges as it was: a worker may still need it."""
     x, _ = people
     make = accumulators(np.ones((1, 6)))["integer"]
-    task = (lambda *arrays: iter([arrays]), lambda rows: Batch(Rows((rows,), 1.0)), make, b"k" * 16)
+    task = (lambda *arrays: iter([arrays]), lambda rows: Batch(Rows((rows,), 1.0)), make, b"k" * 16, None)
     parts = [distributed_module.summed(task, x[i : i + 100]) for i in range(0, 300, 100)]
     assert distributed_module.merged(*parts) == distributed_module.merged(*parts)
 
@@ -371,7 +371,7 @@ def test_errors_of_rows_are_carried_by_results_and_not_by_logs() -> None:
     """What a task raises, Dask writes to its logs together with the rows."""
     rows = np.full((3, 6), np.inf)
     make = accumulators(rows[:1])["integer"]
-    task = (lambda *arrays: iter([arrays]), lambda x: Batch(Rows((x,), 1.0)), make, None)
+    task = (lambda *arrays: iter([arrays]), lambda x: Batch(Rows((x,), 1.0)), make, None, None)
     error = distributed_module.summed(task, rows)
     assert isinstance(pickle.loads(pickle.dumps(error)), NotFiniteError)
     assert distributed_module.merged((3, b"never read", b""), error) is error
@@ -413,6 +413,7 @@ def test_no_error_of_a_task_reaches_dask(error: Exception, carried: type[Excepti
         "to_batch": lambda x: Batch(Rows((x,), 1.0)),
         "make": accumulators(np.ones((1, 6)))["integer"],
         "key": None,
+        "weights": None,
     }
     found = distributed_module.summed(tuple({**task, where: fail}.values()), np.ones((3, 6)))
     assert type(found) is carried
@@ -434,7 +435,7 @@ def test_a_task_can_be_stopped(error: type[BaseException]) -> None:
         raise error
 
     with pytest.raises(error):
-        distributed_module.summed((stop, stop, list, None), np.ones((3, 6)))
+        distributed_module.summed((stop, stop, list, None, None), np.ones((3, 6)))
 
 
 @pytest.mark.parametrize(
@@ -536,7 +537,7 @@ def test_vectors_that_arrive_unaligned_are_multiplied(people: Any, rng: np.rando
 def shared_keys(people: Any, make: Any) -> int:
     """Keys of the graph that hold what tasks share."""
     assert isinstance(people, DaskDataset)
-    graph = people._tree((people._read, people._to_batch, make, None)).__dask_graph__()
+    graph = people._tree((people._read, people._to_batch, make, None, None)).__dask_graph__()
     return sum(key.startswith("tuple-") for key in graph if isinstance(key, str))
 
 

@@ -36,7 +36,7 @@ def task_of(model: RowModel, table: pa.Table, *keys: Any, **options: Any) -> Tas
     people = dpgep.scan(table, **options)
     read = partial(distributed._people, people.again(), list(keys), table.schema)
     layout = layout_of(model, PublicFacts("replace-one", 1.0, None))
-    return read, partial(batch_of, model, 1.0), partial(ExactMomentAccumulator, layout, 20), None
+    return read, partial(batch_of, model, 1.0), partial(ExactMomentAccumulator, layout, 20), None, None
 
 
 def batches(table: pa.Table) -> Any:

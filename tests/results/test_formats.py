@@ -186,7 +186,7 @@ def changed(**parts: Any) -> str:
         ('{"format": NaN}', "holds NaN, which is no JSON"),
         ('{"a": 1, "a": 2}', "the same key twice"),
         (b"\xff\xfe{}", "no file of dpgep|no JSON"),
-        ("{}", "its format is .None., not one of dpgep-solution"),
+        ("{}", "no format that dpgep.load reads: .None., not one of dpgep-solution"),
         (changed(version=2, dpgep="9.1"), "written by dpgep 9.1 in version 2 of its format; this dpgep reads 1"),
         (changed(version=True), "in version True"),
         (changed(novelty=1, dpgep="9.1"), "a field 'novelty' that this dpgep does not know; written by dpgep 9.1"),

@@ -238,16 +238,19 @@ class PrivateFDA(ClassifierMixin, Groups):  # type: ignore[misc]
 
         Of two classes (n,), that of the second less that of the first, as scikit-learn has it.
         """
-        scores = self.classifier_.decision_function(self._new_rows(X))
+        rows = self._new_rows(X)
+        scores = self.classifier_.decision_function(rows)
         return scores if len(self.classes_) > 2 else scores[:, 1] - scores[:, 0]
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The class (n,) of each row with the highest score: as private as the rows are."""
-        return self.classifier_.predict(self._new_rows(X))
+        rows = self._new_rows(X)
+        return self.classifier_.predict(rows)
 
     def predict_proba(self, X: Any) -> Matrix:
         """Probabilities (n, C) of the classes for rows that are Gaussian with one covariance within classes."""
-        return self.classifier_.predict_proba(self._new_rows(X))
+        rows = self._new_rows(X)
+        return self.classifier_.predict_proba(rows)
 
     def _labels(self, y: Any) -> tuple[Any, tuple[Hashable, ...]]:
         """Labels, and the classes in scikit-learn's order. Values are looked at only where they become public."""
