@@ -88,6 +88,16 @@ def test_a_release_counts_clipping_in_its_answers() -> None:
         assert (solution.diagnostics.expected_error >= clipping).all()
 
 
+def test_holes_are_no_clipping_where_there_is_no_noise() -> None:
+    x = heavy_rows(2000)
+    x[np.random.default_rng(1).random(x.shape) < 0.2] = np.nan
+    options = dpgep.AutoPreprocessing(missing="center")
+    problem = dpgep.pca(x, standardize=True, preprocessing=options)
+    assert dpgep.solve(problem, epsilon=math.inf).diagnostics.clipping_error is None
+    table = dpgep.release(x, preprocessing=options, epsilon=math.inf)
+    assert not table.pca(standardize=True).diagnostics.expected_error.any()
+
+
 def test_a_given_bound_is_not_judged() -> None:
     found = solve_seeded(dpgep.pca(heavy_rows(2000), bound=2.0), epsilon=1.0, delta=1e-5).diagnostics
     assert found.clipping_error is None

@@ -157,7 +157,9 @@ def test_steps_too_large_leave_an_answer_and_a_caution(method):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         solution = dpgep.solve(problem, method=method, n_components=2, epsilon=np.inf, step_sizes=(1e16, 1e16))
-    assert any("steps were too large and were rejected" in str(warning.message) for warning in caught)
+    assert any(
+        "steps were too large and were rejected: give step_sizes below" in str(warning.message) for warning in caught
+    )
     np.testing.assert_allclose(solution.components @ solution.components.T, np.eye(2), atol=1e-12)
 
 

@@ -236,7 +236,7 @@ def test_a_regression_by_name(x: Matrix) -> None:
     assert found.privacy.release == release.fingerprint
     np.testing.assert_allclose(found.predict(frame[["weight", "age"]]), design @ expected, rtol=1e-8)
     assert release.regression("dose").names == NAMES[:5]
-    with pytest.raises(ValueError, match="cannot be regressed on itself"):
+    with pytest.raises(ValueError, match="column 'dose' cannot be regressed on itself"):
         release.regression("dose", on=["age", "dose"])
 
 
@@ -280,7 +280,7 @@ def test_every_answer_names_the_one_release_that_paid(x: Matrix) -> None:
         (lambda r: r.pca("age"), "a list of names"),
         (lambda r: r.pca(["age", "age"]), "'age' twice"),
         (lambda r: r.pca(["age", 0]), "'age' twice"),
-        (lambda r: r.cca(["age"], ["age", "dose"]), "in both views"),
+        (lambda r: r.cca(["age"], ["age", "dose"]), "columns 'age' are in both views"),
         (lambda r: r.fda(), "no classes: use dpgep.release"),
         (lambda r: r.sir(), "no slices of a response"),
         (lambda r: r.classifier(), "no classes"),

@@ -282,6 +282,7 @@ def test_absent_values_count_as_the_location(rng: np.random.Generator) -> None:
     assert moments.preprocessing.location is not None
     filled = np.where(np.isnan(x), moments.preprocessing.location, x)[:, :2]
     np.testing.assert_array_equal(fit.predict(x[:, :2]), fit.predict(filled))
+    assert "missing   values count as their column's location" in str(fit)
 
 
 def test_noise_that_drowns_the_columns_is_told(rng: np.random.Generator) -> None:

@@ -129,7 +129,7 @@ def test_arrow_parquet_and_arrays_are_told_by_their_suffixes() -> None:
     ("text", "error", "message"),
     [
         ("", dpgep.DataError, "is empty: there must be at least a line of names"),
-        ("1,30,ann\n2,3,bob\n", ValueError, "must name the columns, but a number stands in it"),
+        ("1,30,ann\n2,3,bob\n", ValueError, "must name the columns, but a number stands in it: add a line of names"),
         ("a,b\n1,2\n1\n", dpgep.DataError, "a row of 'bad.csv' has more or fewer values than there are names"),
         ("a,b\n" + "1,2\n" * 300_000 + "1,secret\n", dpgep.DataError, "column 'b' holds a value that is no number"),
         (

@@ -54,9 +54,10 @@ _BLOCK_ENTRIES = 1 << 20
 
 
 # What to do about a NaN in a run, and in sums that are made before it.
+_WIDTH = 30  # characters of names in an error
 OF_A_RUN = (
-    'impute or drop them first, or give preprocessing=dpgep.AutoPreprocessing(missing="center"), or "pairwise" where '
-    "there are no groups; no budget was spent"
+    'impute or drop them, or give preprocessing=dpgep.AutoPreprocessing(missing="center"), or "pairwise" without '
+    "groups; no budget was spent"
 )
 OF_SUMS = (
     "impute or drop them first, or map rows by the preprocessing of an earlier solution that took missing values; the "
@@ -68,7 +69,7 @@ class NotFiniteError(ValueError):
     """Rows hold a NaN or an infinity. The message depends on the columns that do, and on nothing else of the rows."""
 
     def __init__(self, columns: tuple[str, ...] = (), remedy: str = OF_A_RUN) -> None:
-        named = f"column{'s' * (len(columns) > 1)} {first_of(columns)}" if columns else "the data"
+        named = f"column{'s' * (len(columns) > 1)} {first_of(columns, _WIDTH)}" if columns else "the data"
         super().__init__(f"{named} contain{'s' * (len(columns) == 1)} NaN or infinite values: {remedy}")
         self.columns, self.remedy = columns, remedy
 

@@ -44,7 +44,8 @@ def with_clipping_bias(
     found = result.diagnostics
     if result.moments is None or preprocessing is None or not isinstance(noisy, MomentsPencil):
         return result
-    if preprocessing.energy_kept == 1 and preprocessing.variance_error is None:
+    exact = preprocessing.variance_error is None or not (np.any(preprocessing.variance_error) or clipped.noise.second)
+    if preprocessing.energy_kept == 1 and exact:  # without noise nothing is clipped: it is holes that lessen variances
         return result
     noisy, support = replace(noisy, released=paired(result.moments)), getattr(found, "support", None)
     turn = partial(

@@ -182,7 +182,7 @@ class _Pair:
         self.diagonal_b = np.ones(len(a)) if b is None else np.diagonal(b) + ridge
         if not (self.diagonal_b > 0).all():
             raise np.linalg.LinAlgError(
-                f"B + ridge I is not positive definite ({self.diagonal_b.min():.3g}): pass a larger ridge"
+                f"B + ridge I is not positive definite (diagonal {self.diagonal_b.min():.3g}): pass a larger ridge"
             )
         self.roots_b = np.sqrt(self.diagonal_b)
         self._solved: dict[tuple[bytes, int], Candidate] = {}  # searches from many starts meet in few supports

@@ -394,7 +394,9 @@ class Moments:
 def problem_from(given: object) -> SummedProblem:
     """The problem of `Moments` as they are now. Raises TypeError for anything else."""
     if not isinstance(given, Moments):
-        raise TypeError(f"problem must come from dpgep.pca or another, or be dpgep.Moments; got {type(given).__name__}")
+        raise TypeError(
+            f"problem must come from dpgep.pca or the like, or be dpgep.Moments; got {type(given).__name__}"
+        )
     with given._lock:
         sums, adjacency = given._summed(), given._adjacency
         if given.n < 2 and adjacency == "replace-one":

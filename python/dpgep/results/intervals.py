@@ -254,7 +254,7 @@ def warn_of_clipping(clipping: Clipping | None, names: Names, *, sizes: bool) ->
     if sizes and clipping.unseen > _UNSEEN:
         message = (
             f"few long rows may hold {min(clipping.unseen, 1.0):.0%} more of the variances than was seen: intervals of "
-            "means and variances hold that in part. A logarithm, or more budget help"
+            "means, variances and coefficients hold that in part. A logarithm, or more budget help"
         )
         warn(message, AccuracyWarning)
     if clipping.lost.max() < _MUCH:

@@ -145,7 +145,7 @@ class MatrixFreeRelease:
         )
 
     def __getstate__(self) -> NoReturn:
-        raise TypeError("a MatrixFreeRelease cannot be copied or pickled, or copies would draw different noise")
+        raise TypeError("a MatrixFreeRelease cannot be copied or pickled, or copies would differ: keep its products")
 
     def __repr__(self) -> str:
         regularization = f", regularization {self.regularization:.3g}" if self.regularization else ""

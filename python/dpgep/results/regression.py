@@ -21,7 +21,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from dpgep._checks import require_non_negative, require_share
+from dpgep._checks import quoted, require_non_negative, require_share
 from dpgep._optional import import_extra
 from dpgep.errors import AccuracyWarning, warn
 from dpgep.methods.release import columns_are
@@ -165,6 +165,8 @@ class Regression:
             f"  R squared {self.r_squared:.3f}, residual deviation {math.sqrt(self.residual_variance):.4g}, "
             f"noise share {self.noise_share:.2g}; {people}",
         ]
+        if self.preprocessing is not None and self.preprocessing.missing:
+            lines.append("  missing   values count as their column's location: coefficients differ (not in errors)")
         lines.extend(f"  left out  {each}, which is 1 for everybody" for each in self.left_out)
         labels = ["intercept", *self.names]
         width = max(map(len, labels))
@@ -196,7 +198,8 @@ def regression(
     """
     columns = [int(j) for j in on]
     if target in columns:
-        raise ValueError(f"column {target} cannot be regressed on itself")
+        column = target if names is None else quoted(names[target])
+        raise ValueError(f"column {column} cannot be regressed on itself")
     require_law(level, rows)
     penalty = 0.0 if ridge is None else ridge
     require_non_negative("ridge", penalty)

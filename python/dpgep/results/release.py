@@ -245,8 +245,7 @@ class Release:
         columns = [j for j in numbers.tolist() if on is not None or j != target]
         noisy, preprocessing = self._of_everybody
         require_no_pairs(noisy, "errors of a regression")
-        self._judged(np.array([*columns, target]))
-        return regression(
+        found = regression(
             noisy,
             preprocessing,
             target,
@@ -258,6 +257,8 @@ class Release:
             rows=rows,
             level=level,
         )
+        self._judged(np.array([*columns, target]))
+        return found
 
     def classifier(
         self,
@@ -387,7 +388,7 @@ class Release:
         first, second = self._numbers(x, "x"), self._numbers(y, "y")
         both = sorted({*first.tolist()} & {*second.tolist()})
         if both:
-            raise ValueError(f"columns {both} are in both views")
+            raise ValueError(f"columns {listed(self._names_of(np.array(both)) or both)} are in both views")
         return model((len(first), len(second)), True), np.concatenate([first, second])
 
     def _solved(
@@ -448,7 +449,7 @@ class Release:
             differing = [f"{key} ({ours[key]!r} and {theirs[key]!r})" for key in ours if ours[key] != theirs[key]]
             raise ValueError(f"the releases differ in {', '.join(differing)}: they cannot be added")
         if self._sources & other._sources:
-            raise ValueError("both sums include releases of the same people, who would count twice")
+            raise ValueError("both sums include releases of the same people, who would count twice: add disjoint ones")
         model = named(self.model, *names_of_views(other.model))
         n = self._noisy.n + other._noisy.n
         noisy = pooled(self._noisy, other._noisy, (self._noisy.n / n, other._noisy.n / n), n)

@@ -59,7 +59,8 @@ class CsvFiles(ArrowTable):
         as_text(schema.names)  # refuses two of one name
         if any(map(_is_number, schema.names)):
             first = self._files[0]
-            raise ValueError(f"the first line of {first} must name the columns, but a number stands in it: add names")
+            must = "must name the columns, but a number stands in it: add a line of names"
+            raise ValueError(f"the first line of {first} {must}")
         pa = pyarrow()
         fields = [pa.field(each.name, pa.string() if each.name in text else _type(each.type)) for each in schema]
         self.found_types = frozenset(each.name for each in fields if not pa.types.is_floating(each.type)) - set(text)
@@ -186,7 +187,8 @@ class TableFiles(ArrowTable):
                     expected, found = self.schema.field(name).type, schema.field(name).type
                     if found != expected and _values_of(found) not in (_values_of(expected), "nothing"):
                         raise TypeError(
-                            f"column {quoted(name)} is {expected} in the first file and {found} in another: use one"
+                            f"column {quoted(name)} is {expected} in the first file and {found} in another: use one "
+                            "type in all files"
                         )
                 for batch in batches(stored, rows):
                     yield self._completed(batch, names, keys)

@@ -57,7 +57,7 @@ def require_features(names: Names) -> None:
         one = len(found) == 1
         which = f"column {quoted(found[0])} seems" if one else f"columns {listed(found, 40)} seem"
         no, it = (", and is no feature", "it") if one else ("", "them")
-        advice = f"leave {it} out, or rename a measurement. Of several rows, pass its name as person="
+        advice = f"leave {it} out, or rename a measurement. If people have several rows, pass its name as person="
         raise ValueError(f"{which} to identify people or rows{no}: {advice}")
 
 

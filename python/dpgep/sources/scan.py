@@ -34,7 +34,9 @@ def open_source(value: Any, encoding: Encoding, condition: Condition | None = No
     source = _opened(value, encoding.categories)
     if condition is not None:
         if not isinstance(source, ArrowTable):
-            raise TypeError("a filter is for files of Parquet, CSV or Arrow, and for tables of pyarrow or polars")
+            raise TypeError(
+                "a filter is for files of Parquet, CSV or Arrow, and tables of pyarrow or polars: pass the rows meant"
+            )
         source = Filtered(source, condition)
     return source.encode(encoding) if isinstance(source, Source) else Batches(source, encoding)
 
@@ -451,5 +453,8 @@ class Scan:
         if self._n_rows is None and self.source.n_rows not in (None, rows):
             raise ValueError("the number of rows differs from what the source declares: its data must not change")
         if self._rows_of_a_pass not in (None, rows):
-            raise ValueError("a pass gave a different number of rows than the previous one: the data must not change")
+            raise ValueError(
+                "a pass gave a different number of rows than the previous one: the data must not change, and a scanned "
+                "function must start from the beginning at every call"
+            )
         self._rows_of_a_pass = rows

@@ -98,7 +98,9 @@ class Table(Source):
         plain = [name for name in names if name not in self.encoding.columns]
         for name in plain:
             if self.list_size(name) is not None:
-                raise ValueError(f"{self.kind} {quoted(name)} is a matrix: select it separately")
+                raise ValueError(
+                    f"{self.kind} {quoted(name)} is a matrix: select it separately, source[{quoted(name)}]"
+                )
         require_numeric(self.not_numeric(plain), plain)
         return len(self.encoding.names(names)) if self.encoding.columns else len(names)
 
@@ -170,7 +172,10 @@ def require_numeric(others: Sequence[tuple[object, Any]], names: Sequence[Hashab
         are = f"columns {shown} are" if len(text) > 1 else f"column {shown} is"
         if ids:
             seem = "seem" if len(ids) > 1 else "seems"
-            raise TypeError(f"{are} not numeric, {listed(ids, 30)} {seem} to identify people or rows: select others")
+            raise TypeError(
+                f"{are} not numeric, {listed(ids, 30)} {seem} to identify people or rows: select others, or "
+                "declare categories"
+            )
         has_dates = any("date" in str(kind).lower() or "timestamp" in str(kind).lower() for _, kind in others)
         dates = "read these by dpgep.scan(..., dates=[column], categories={column: [...]})"
         advice = dates if has_dates else f"declare the categories of text, {DECLARE}"

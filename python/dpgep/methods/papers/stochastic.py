@@ -411,7 +411,8 @@ def _result(
     )
     rejected, accuracy_warnings = answers.products.n_rejected_steps, []
     if rejected:
-        accuracy_warnings.append(f"{rejected} steps were too large and were rejected: give smaller step_sizes")
+        below = f"{diagnostics.step_sizes[0]:.3g}"
+        accuracy_warnings.append(f"{rejected} steps were too large and were rejected: give step_sizes below {below}")
     if unsure.any():
         which = [row + 1 for row in np.flatnonzero(unsure).tolist()]
         accuracy_warnings.append(
