@@ -357,8 +357,8 @@ class Budget:
         _check_adjacency(adjacency)
         if known.unit not in (None, unit):
             raise PrivacyBudgetError(
-                f"this budget protects {known.unit}, this run {unit}: costs do not add up. Use a budget for each, or "
-                "pass the same ids (person=) to each run, also where people have one row; nothing was read or spent"
+                f"this budget protects {known.unit}, this run {unit}: costs do not add up. Make another budget (its "
+                "person= says for whom), or pass the same ids to each run; nothing was read or spent"
             )
         if known.adjacency not in (None, adjacency):
             raise PrivacyBudgetError(

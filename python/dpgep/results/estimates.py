@@ -54,7 +54,10 @@ class MatrixEstimate:
 
     def __repr__(self) -> str:
         d = len(self.values)
-        lines = [f"{self.name} of {d} columns, with intervals at {self.level:.0%}", f"  privacy      {self.privacy}"]
+        lines = [
+            f"{self.name} of {d} columns; low and high: intervals at {self.level:.0%}",
+            f"  privacy      {self.privacy}",
+        ]
         labels = list(map(str, range(d))) if self.names is None else list(self.names)
         if d <= _SHOWN:
             width = max(9, *map(len, labels))
