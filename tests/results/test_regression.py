@@ -285,6 +285,16 @@ def test_absent_values_count_as_the_location(rng: np.random.Generator) -> None:
     assert "missing   values count as their column's location" in str(fit)
 
 
+@pytest.mark.filterwarnings("ignore:a seeded run")
+def test_what_holes_took_is_not_said_of_clipping_alone(rng: np.random.Generator) -> None:
+    x = rng.standard_normal((20_000, 3))
+    x[rng.random(len(x)) < 0.6, 2] = np.nan
+    options = dpgep.AutoPreprocessing(missing="center")
+    release = dpgep.release(x, preprocessing=options, epsilon=1.0, delta=1e-6, seed=1)
+    with pytest.warns(dpgep.AccuracyWarning, match="clipping or missing values have taken .* '2'"):
+        release.covariance()
+
+
 def test_noise_that_drowns_the_columns_is_told(rng: np.random.Generator) -> None:
     x = rng.standard_normal((300, 10))
     moments = released(dpgep.pca(x, bound=9.0), 0.3, seed=1)

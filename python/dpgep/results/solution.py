@@ -162,7 +162,8 @@ class Solution:
         noisy, preprocessing = self._small_pencil("intervals", whole=True)
         lost, bound, ridge = self.diagnostics.lost, self.privacy.bound, self.diagnostics.regularization
         assert bound is not None
-        warn_of_clipping(noisy.released.clipping, self.feature_names, sizes=not noisy.model.traits.scale_free)
+        sizes = not noisy.model.traits.scale_free
+        warn_of_clipping(noisy.released.clipping, preprocessing, self.feature_names, sizes=sizes)
         found = bootstrap_intervals(noisy, ridge, lost, bound, level, rows, self.relative_components)
         if preprocessing is None or noisy.model.traits.scale_free:
             return found
@@ -311,7 +312,8 @@ class Solution:
 
     def _title(self) -> str:
         count = f"{self.n_components} component{'s' * (self.n_components != 1)}"
-        return f"{self.model.name} by {self.method}: {count} in {self.model.n_features} features"
+        d = self.model.n_features
+        return f"{self.model.name} by {self.method}: {count} in {d} feature{'s' * (d != 1)}"
 
     def _largest_weights(self, row: int) -> str:
         """The largest weights of columns over ``scale`` in a component: not of one that is lost."""
