@@ -47,11 +47,13 @@ def test_what_columns_have_lost_is_missing_of_their_bought_variances() -> None:
     bought = Preprocessing(3.0, np.zeros(3), np.ones(3), energy_kept=0.9, variance_error=np.zeros(3))
     left, exact = np.array([0.8, 0.9, 1.2]), np.zeros(3)
     of_all = 2.5 * 1.2 * 0.3 / 1.7  # also where more is left than was bought: tails outside of its interval
-    np.testing.assert_allclose(lost_variances(left, exact, bought), [0.5, 0.25, of_all])
-    np.testing.assert_allclose(lost_variances(left, exact, replace(bought, unsure=(2,)))[2], of_all)
+    np.testing.assert_allclose(lost_variances(left, exact, bought, 1000.0), [0.5, 0.25, of_all])
+    np.testing.assert_allclose(lost_variances(left, exact, replace(bought, unsure=(2,)), 1000.0)[2], of_all)
     weighed = replace(bought, variance=np.array([0.9, 0.9, 1.4]))
-    np.testing.assert_allclose(lost_variances(left, exact, weighed)[[0, 2]], [0.25, 0.5], atol=1e-12)
-    tiny = lost_variances(np.array([1e-6, 0.9, 1.2]), exact, bought)
+    np.testing.assert_allclose(lost_variances(left, exact, weighed, 1000.0)[[0, 2]], [0.25, 0.5], atol=1e-12)
+    holed = replace(bought, missing=True, n_present=np.array([900.0, 460.0, 1000.0]))
+    np.testing.assert_allclose(lost_variances(left * [0.9, 0.5, 1], exact, holed, 1000.0)[:2], [0.45, 0.025])
+    tiny = lost_variances(np.array([1e-6, 0.9, 1.2]), exact, bought, 1000.0)
     np.testing.assert_allclose(tiny[0], 50e-6)  # of a column of which next to nothing is left, noise may say anything
 
 
@@ -59,13 +61,13 @@ def test_columns_have_lost_what_the_histogram_says_where_variances_are_not_known
     """Half a deviation of the noise of a variance, and of what is left, is as far as it counts against the others."""
     left, exact = np.array([4.0, 8.0, 0.0]), np.zeros(3)
     shifted = Preprocessing(3.0, np.zeros(3), energy_kept=0.8)
-    np.testing.assert_allclose(lost_variances(left, exact, shifted), 2.5 * np.array([1.0, 2.0, 0.0]))
+    np.testing.assert_allclose(lost_variances(left, exact, shifted, 1000.0), 2.5 * np.array([1.0, 2.0, 0.0]))
     left = np.full(3, 0.9)
     for error, noise in ((np.full(3, 0.4), exact), (exact, np.full(3, 0.4))):
         unsure = Preprocessing(3.0, np.zeros(3), np.ones(3), energy_kept=0.8, variance_error=error)
-        np.testing.assert_allclose(lost_variances(left, noise, unsure), 2.5 * 0.9 * 0.25)
+        np.testing.assert_allclose(lost_variances(left, noise, unsure, 1000.0), 2.5 * 0.9 * 0.25)
         nearer = replace(unsure, energy_kept=0.5)
-        np.testing.assert_allclose(lost_variances(left, noise, nearer), 2.5 * 0.3)
+        np.testing.assert_allclose(lost_variances(left, noise, nearer, 1000.0), 2.5 * 0.3)
 
 
 @pytest.mark.parametrize("name", ["standardized", "cca", "fda", "sir"])

@@ -26,7 +26,7 @@ SHOWING = [page for page in PAGES if any(block.language == "text" for block in b
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_pages_show_what_their_code_prints(page: Path, tmp_path: Path) -> None:
-    """Nor does it warn. `python tests/support/pages.py` mends what is shown."""
+    """Nor does it warn. `PYTHONPATH=tests python tests/support/pages.py` mends what is shown."""
     for line, shown, printed in run(page, tmp_path):
         assert agree(shown, printed), f"{page.name}:{line} shows\n{shown}\nand its code prints\n{printed}"
 

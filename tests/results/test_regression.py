@@ -286,13 +286,26 @@ def test_absent_values_count_as_the_location(rng: np.random.Generator) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:a seeded run")
-def test_what_holes_took_is_not_said_of_clipping_alone(rng: np.random.Generator) -> None:
+def test_what_holes_took_is_not_taken_for_clipping(rng: np.random.Generator) -> None:
+    """The noisy counts of the people with a value tell by how much missing ones lessen a column's variance."""
     x = rng.standard_normal((20_000, 3))
+    x[:, 1] += x[:, 0]
     x[rng.random(len(x)) < 0.6, 2] = np.nan
     options = dpgep.AutoPreprocessing(missing="center")
     release = dpgep.release(x, preprocessing=options, epsilon=1.0, delta=1e-6, seed=1)
-    with pytest.warns(dpgep.AccuracyWarning, match="clipping or missing values have taken .* '2'"):
-        release.covariance()
+    assert release.preprocessing is not None
+    np.testing.assert_allclose(release.preprocessing.n_present, np.isfinite(x).sum(axis=0), atol=400)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = release.covariance()
+    assert found.low[2, 2] < np.nan_to_num(x).var(axis=0)[2] < found.high[2, 2] < 0.5
+    holed = dpgep.pca(x, standardize=True, preprocessing=options)
+    whole = dpgep.pca(np.nan_to_num(x), standardize=True)
+    of_holes, of_none = (
+        dpgep.solve(each, epsilon=1.0, delta=1e-6, n_components=1, seed=1).diagnostics.clipping_error
+        for each in (holed, whole)
+    )
+    assert of_holes[0] < 2 * of_none[0] + 1e-3
 
 
 def test_noise_that_drowns_the_columns_is_told(rng: np.random.Generator) -> None:

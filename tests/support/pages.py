@@ -1,7 +1,7 @@
 """Pages of documentation: their code, run in order, and what a page shows beside what its code prints.
 
-A block marked ``text`` shows what the block before it prints. ``python tests/support/pages.py`` mends the
-pages that do not.
+A block marked ``text`` shows what the block before it prints. ``PYTHONPATH=tests python
+tests/support/pages.py`` mends the pages that do not.
 """
 
 from __future__ import annotations

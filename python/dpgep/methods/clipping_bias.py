@@ -54,15 +54,17 @@ def with_clipping_bias(
     return replace(result, diagnostics=replace(found, accuracy=found.accuracy.biased(turn)))
 
 
-def lost_variances(left: Matrix, noise: Matrix, preprocessing: Preprocessing) -> Matrix:
+def lost_variances(left: Matrix, noise: Matrix, preprocessing: Preprocessing, n: float) -> Matrix:
     """(d,), what clipping took from the mean squares of the columns, in units of the squares of their scales.
 
-    ``left``: what is left of these, and deviations of its ``noise``. Seen is the same share of each, by the histogram
-    of norms or by all bought variances together, but within half a deviation of what is missing of its own variance.
+    ``left``: what is left of these, of n people, and deviations of its ``noise``. Seen is the same share of each, by
+    the histogram of norms or by all bought variances together, but within half a deviation of what is missing of its
+    own variance.
     """
     share, low, high = 1 / preprocessing.energy_kept - 1, np.zeros(len(left)), np.full(len(left), np.inf)
     if preprocessing.variance_error is not None:
-        before = np.ones(len(left)) if preprocessing.variance is None else preprocessing.variance
+        bought = np.ones(len(left)) if preprocessing.variance is None else preprocessing.variance
+        before = bought * preprocessing.present(n)
         near = _NEAR * np.hypot(before * preprocessing.variance_error, noise)
         near[list(preprocessing.unsure)] = np.inf
         sees = before - left + near > 0  # else the variance lacks what lay outside of its interval
@@ -99,7 +101,8 @@ def turn_by_clipping(
     mix = whole if preprocessing.linear is None else preprocessing.linear
     clipped, noise, basis = _unmixed(clipped, mix), _noise_of_squares(clipped, mix), mix @ basis
     second, generator = in_one_group(clipped).second, np.random.default_rng(_SEED)
-    lost, root = lost_variances(np.diagonal(second).clip(0), noise, preprocessing), _root_of_correlation(second)
+    lost = lost_variances(np.diagonal(second).clip(0), noise, preprocessing, clipped.n)
+    root = _root_of_correlation(second)
     pair = _pair(noisy, noisy.released)
     norm = np.eye(len(pair.a)) if pair.b is None else pair.b + ridge * np.eye(len(pair.b))
     dual = norm @ _leading(pair, ridge, len(pair.a))  # coordinates of a vector in the basis of the solutions

@@ -141,6 +141,7 @@ class Preprocessing(Shown):
         of norms shows it, so that it may be more or less. From which columns is not known: some have their part of it.
     rows_clipped, rows_cut : shares of the people whose mapped rows are longer than the bound, and whose rows are so
         long that an entry was cut off, as the same histogram shows them.
+    n_present : (d,), how many people have a value, as noisy counts show it, where ``missing`` ones count as locations.
     is_identity : whether rows stay as they are, but for the bound.
     """
 
@@ -158,6 +159,7 @@ class Preprocessing(Shown):
     energy_cut: NonNegative = 0.0
     rows_clipped: NonNegative = 0.0
     rows_cut: NonNegative = 0.0
+    n_present: Matrix | None = None
     is_identity: bool = field(init=False, repr=False, metadata=NOT_STORED)
 
     def __post_init__(self) -> None:
@@ -177,6 +179,8 @@ class Preprocessing(Shown):
             raise ValueError("variance_error must be non-negative, of a scale that was bought")
         if self.variance is not None and (self.scale is None or not (self.variance >= 0).all()):
             raise ValueError("variance must be non-negative, in units of a scale")
+        if self.n_present is not None and not (self.missing and not self.pairwise and (self.n_present > 0).all()):
+            raise ValueError("n_present must be positive, of columns whose missing values count as locations")
         known = 0 if self.scale is None else len(self.scale)
         if len(set(self.unsure)) < len(self.unsure) or not all(0 <= j < known for j in self.unsure):
             raise ValueError("unsure must be columns of a scale, each once")
@@ -193,6 +197,10 @@ class Preprocessing(Shown):
     def mixes_columns(self) -> bool:
         """Whether features of mapped rows are no columns of the table."""
         return self.linear is not None
+
+    def present(self, n: float) -> Matrix | float:
+        """(d,), shares of n people who have a value, by which a mapped column has less variance than its values."""
+        return 1.0 if self.n_present is None else np.minimum(self.n_present / n, 1.0)
 
     def released_bound(self, n_columns: int) -> float:
         """The bound on what a person adds to a release: mapped rows, or these and the marks of what is absent."""
@@ -246,13 +254,14 @@ class Preprocessing(Shown):
             scale=None if self.scale is None else self.scale[features],
             variance_error=None if self.variance_error is None else self.variance_error[features],
             variance=None if self.variance is None else self.variance[features],
+            n_present=None if self.n_present is None else self.n_present[features],
             unsure=tuple(np.flatnonzero(np.isin(features, self.unsure)).tolist()),
             energy_cut=0.0 if self.scale is None else self.energy_cut * len(features) / len(self.scale),
         )
 
     def parts(self) -> dict[str, Matrix | None]:
         """The arrays, by name."""
-        names = "location", "scale", "linear", "variance_error", "variance"
+        names = "location", "scale", "linear", "variance_error", "variance", "n_present"
         return {name: getattr(self, name) for name in names}
 
     def _numbers(self) -> tuple[Any, ...]:
@@ -365,7 +374,8 @@ def unclipped(
     hidden = _HIDDEN * of_variances / max(float(before.sum()), of_variances, 1e-300)
     far = _FAR * released.noise.second / preprocessing.bound**2
     held = min(_OF_TAILS * longer, far) + min(hidden, _MOST_HIDDEN)
-    most = np.maximum(np.where(np.isfinite(left_error), 1 + left_error, 0.0), before * (1 + held))
+    bought = preprocessing.present(released.n) * np.where(np.isfinite(left_error), 1 + left_error, 0.0)
+    most = np.maximum(bought, before * (1 + held))
     clipping = Clipping(covariance, lost, min(doubt, 1.0), most, 1 + 2 * longer, far if far > 1 else held)
     noise = released.noise.scaled(1 / kept, 1.0, 1.0)
     moments = replace(released, second=restored + mean.T @ mean, noise=noise, clipping=clipping)
@@ -391,7 +401,8 @@ def _left(covariance: Matrix, released: ReleasedMoments, preprocessing: Preproce
     if preprocessing.variance_error is None or preprocessing.variance is not None or preprocessing.mixes_columns:
         return np.ones(len(covariance)), np.full(len(covariance), np.inf)
     noise = released.noise.second * np.sqrt(np.broadcast_to(released.profile, covariance.shape).diagonal())
-    return np.diagonal(covariance), np.hypot(preprocessing.variance_error, noise)
+    present = preprocessing.present(released.n)
+    return np.diagonal(covariance) / present, np.hypot(preprocessing.variance_error, noise / present)
 
 
 def _factors(

@@ -28,7 +28,6 @@ from dpgep.models.moments import ReleasedMoments, goe, mean_factor, of_group, of
 from dpgep.models.pairwise import require_no_pairs
 from dpgep.models.pencil import MomentsPencil, with_eigenvalues
 from dpgep.models.plausible import PlausibleMoments, bartlett, root_of
-from dpgep.models.preprocessing import Preprocessing
 from dpgep.models.standardized import correlation_form_variance, correlations, standardization_of
 from dpgep.sources.names import Names
 
@@ -245,13 +244,10 @@ def correlation_intervals(
     return low, high
 
 
-def warn_of_clipping(
-    clipping: Clipping | None, preprocessing: Preprocessing | None, names: Names, *, sizes: bool
-) -> None:
+def warn_of_clipping(clipping: Clipping | None, names: Names, *, sizes: bool) -> None:
     """Warn of columns that a bound may have taken much from: what was lost is held by intervals in part.
 
     And, for an answer about ``sizes``, means and variances, of rows whose tails the release does not show.
-    Where missing values count as locations, variances are less by them as well.
     """
     if clipping is None:
         return
@@ -265,10 +261,8 @@ def warn_of_clipping(
         return
     largest = np.argsort(-clipping.lost, kind="stable")[:2]
     columns = " and ".join(str(j) if names is None else repr(names[j][:20]) for j in largest.tolist())
-    holes = preprocessing is not None and preprocessing.missing and not preprocessing.pairwise
-    cause = "clipping or missing values have" if holes else "clipping has"
     message = (
-        f"{cause} taken about {clipping.lost.max():.0%} of the variance of columns such as {columns}: intervals "
+        f"clipping has taken about {clipping.lost.max():.0%} of the variance of columns such as {columns}: intervals "
         "hold what that does in part. A larger quantile, a logarithm, or more budget help"
     )
     warn(message, AccuracyWarning)

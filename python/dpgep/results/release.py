@@ -375,8 +375,7 @@ class Release:
     ) -> tuple[ReleasedMoments, Preprocessing | None]:
         """The same of everybody for an answer with intervals, with a warning of what clipping may have taken."""
         noisy, preprocessing = self._moments_of(features)
-        names = self._names_of(features) or tuple(map(str, features.tolist()))
-        warn_of_clipping(noisy.clipping, preprocessing, names, sizes=sizes)
+        warn_of_clipping(noisy.clipping, self._names_of(features) or tuple(map(str, features.tolist())), sizes=sizes)
         return noisy, preprocessing
 
     @cached_property
