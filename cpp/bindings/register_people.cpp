@@ -86,8 +86,10 @@ void share(Shares& shares, const py::array& persons, const py::array& keys, py::
   require_disjoint(open, "are_open", target, "shares");
   const auto person_rows = const_vector<std::int64_t>(persons, "persons");
   const auto key_rows = const_vector<std::uint64_t>(keys, "keys");
-  for (const auto& [extent_of, name] : {std::pair{extent(open), "are_open"}, std::pair{extent(target), "shares"}}) {
-    if (!are_disjoint(extent(person_rows), extent_of) || !are_disjoint(extent(key_rows), extent_of)) {
+  for (const auto& [extent_of, name] :
+       {std::pair{extent(open), "are_open"}, std::pair{extent(target), "shares"}}) {
+    if (!are_disjoint(extent(person_rows), extent_of) ||
+        !are_disjoint(extent(key_rows), extent_of)) {
       throw py::value_error(std::string(name) + " must not overlap persons or keys");
     }
   }
@@ -126,8 +128,9 @@ r = 2**12 mod m, s = ceil(4 sqrt(r)), t(m) = 2**32 floor(2**32 (r - s)/m), or 0 
 t(m), they have nothing more.
 )")
       .def(py::init<>())
-      .def_property_readonly("has_many", &Shares::has_many,
-                             "Whether somebody has more than 64 rows, so that all are counted again.")
+      .def_property_readonly(
+          "has_many", &Shares::has_many,
+          "Whether somebody has more than 64 rows, so that all are counted again.")
       .def("count", &count, py::arg("persons").noconvert(), py::arg("keys").noconvert(),
            py::arg("n_people"), R"(
 Counts rows of people, who have numbers below n_people.

@@ -556,7 +556,8 @@ void fuzz_numbering(Bytes bytes) {
   for (int batch = 0; batch < 3; ++batch) {
     const Index n = bytes.take_between(0, 200);
     std::vector<std::uint64_t> words(static_cast<std::size_t>(2 * n));
-    for (std::size_t i = 0; i < words.size(); ++i) words[i] = i % 2 ? 0 : bytes.take<std::uint8_t>();
+    for (std::size_t i = 0; i < words.size(); ++i)
+      words[i] = i % 2 ? 0 : bytes.take<std::uint8_t>();
     std::vector<std::int64_t> numbers(static_cast<std::size_t>(n));
     const bool is_open = batch != 1;
     numbering.number(const_view(words, n, 2), VectorView<std::int64_t>(numbers.data(), n), is_open);

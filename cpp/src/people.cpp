@@ -56,7 +56,8 @@ std::uint64_t word_of(const std::uint8_t* bytes, std::size_t size) {
 
 std::uint64_t below_which_more(std::uint32_t m) {
   const auto rest = static_cast<std::uint64_t>(Shares::whole % m);
-  const auto slack = static_cast<std::uint64_t>(std::ceil(4 * std::sqrt(static_cast<double>(rest))));
+  const auto slack =
+      static_cast<std::uint64_t>(std::ceil(4 * std::sqrt(static_cast<double>(rest))));
   return rest > slack ? ((rest - slack) << 32) / m << 32 : 0;
 }
 
@@ -120,7 +121,8 @@ void Numbering::make_room(Index size) {
   for (Index first = 0; first < size_; first += rows_at_once) {
     const Index n = std::min(rows_at_once, size_ - first);
     std::size_t places[rows_at_once];
-    for (Index i = 0; i < n; ++i) expect_to_read(&slots_[places[i] = place(identities_[first + i])]);
+    for (Index i = 0; i < n; ++i)
+      expect_to_read(&slots_[places[i] = place(identities_[first + i])]);
     for (Index i = 0; i < n; ++i) {
       std::size_t at = places[i];
       while (slots_[at] != 0) at = (at + 1) & (n_slots - 1);

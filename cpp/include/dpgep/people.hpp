@@ -69,9 +69,9 @@ class Numbering {
   std::mutex mutex_;
 };
 
-// Shares of a whole, 2^12, which the m rows of a person have: floor(2^12/m) each, one more where m >
-// 64 and a row's key is below t(m), all that is left for the row with the least key (of equal ones
-// the first). With r = 2^12 mod m,
+// Shares of a whole, 2^12, which the m rows of a person have: floor(2^12/m) each, one more where m
+// > 64 and a row's key is below t(m), all that is left for the row with the least key (of equal
+// ones the first). With r = 2^12 mod m,
 //
 //   t(m) = 2^32 floor(2^32 (r - s)/m), s = ceil(4 sqrt(r)), or 0 where s > r.
 //
@@ -91,8 +91,8 @@ class Shares {
   void count_again(const ConstVectorView<std::int64_t>& persons,
                    const ConstVectorView<std::uint64_t>& keys);
 
-  // The shares of some of the rows of a pass over all, which begins with all people `are_open`: what
-  // is left for them is to be had. Throws as above, and for people without rows.
+  // The shares of some of the rows of a pass over all, which begins with all people `are_open`:
+  // what is left for them is to be had. Throws as above, and for people without rows.
   void share(const ConstVectorView<std::int64_t>& persons,
              const ConstVectorView<std::uint64_t>& keys, VectorView<bool> are_open,
              VectorView<std::int16_t> shares);
