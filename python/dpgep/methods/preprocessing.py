@@ -358,8 +358,15 @@ class _Estimator:
             return replace(
                 mapped, bound=bound / unit, scale=np.full(self._d, unit), energy_kept=kept, rows_clipped=longer
             )
-        mapped = replace(mapped, bound=bound, energy_kept=kept, rows_clipped=longer)
-        return mapped if mapped.mixes_columns else replace(mapped, energy_cut=norms.energy_cut, rows_cut=norms.rows_cut)
+        seen = norms if mapped.linear is None else mapped  # entries were cut off before rows were multiplied
+        return replace(
+            mapped,
+            bound=bound,
+            energy_kept=kept,
+            rows_clipped=longer,
+            energy_cut=seen.energy_cut,
+            rows_cut=seen.rows_cut,
+        )
 
     def _norms(self, mapped: Preprocessing) -> Norms:
         """Norms of mapped rows: any, or those that their entries allow where these are cut off.
