@@ -7,6 +7,7 @@
 //
 // Every kernel runs with several threads, and several callers at once, and must give what one
 // thread gives. `threads_driver race` races on purpose: the sanitizer must then report it.
+#include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -473,9 +474,15 @@ void check_shared_people() {
   require(each.back() == Shares::whole / (4 * n_threads), "all rows were counted");
 }
 
+// All tasks have begun before one goes on: those that one thread runs after another do not race.
 int race() {
   int unguarded = 0;
-  parallel_for(100000, n_threads, [&](Index) { ++unguarded; });
+  std::atomic<int> n_begun{0};
+  parallel_for(n_threads, n_threads, [&](Index) {
+    n_begun.fetch_add(1, std::memory_order_relaxed);
+    while (n_begun.load(std::memory_order_relaxed) < n_threads) std::this_thread::yield();
+    ++unguarded;
+  });
   return unguarded > 0 ? 0 : 1;
 }
 

@@ -270,7 +270,7 @@ def bad_input(spark: Any, frame: pd.DataFrame) -> dict[str, Any]:
             lazy.drop("label"), lazy.select("label"), classes=LABELS, bound=1.0
         ),
         "several columns are named 'a'": lambda: dpgep.pca(lazy.select("a", "a"), bound=1.0),
-        "not read here": lambda: next(source.read(source["a"])),
+        "summed on its executors": lambda: next(source.read(source["a"])),
         "how many rows pass a filter": lambda: moments(
             model, dpgep.scan(lazy, filter="a > 0"), columns=NAMES, bound=1.0
         ),

@@ -173,12 +173,7 @@ def _checked(ids: Any, n_rows: int) -> NDArray[Any]:
         raise ValueError("person must hold one id for each row: it has another shape, or another number of them")
     if values.dtype.kind in "mM":
         _require_all(np.isnat(values))
-        times = values.astype(f"{values.dtype.kind}8[us]")  # of one unit in all batches
-        if (times.astype(values.dtype) != values).any():
-            raise ValueError(
-                "person holds times that are no whole microseconds, or too far: pass whole numbers or text"
-            )
-        values = times.view(np.int64)
+        values = _microseconds(values)
     if values.dtype.kind == "f":
         _require_all(np.isnan(values))
         doubles = values.astype(np.float64)
@@ -190,6 +185,15 @@ def _checked(ids: Any, n_rows: int) -> NDArray[Any]:
     if values.dtype.kind not in "biufOUST":
         raise TypeError(f"person must hold ids, whole numbers or text, got dtype {values.dtype.type.__name__}")
     return values
+
+
+def _microseconds(values: NDArray[Any]) -> NDArray[np.int64]:
+    """Times in one unit for all batches. Raises ValueError for those that this would round or wrap."""
+    with suppress(OverflowError):  # which old releases of NumPy do not raise
+        times = values.astype(f"{values.dtype.kind}8[us]")
+        if (times.astype(values.dtype) == values).all():
+            return times.view(np.int64)
+    raise ValueError("person holds times that are no whole microseconds, or too far: pass whole numbers or text")
 
 
 def _kind_of(distinct: list[Any]) -> int:
