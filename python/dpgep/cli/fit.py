@@ -36,7 +36,7 @@ from dpgep.problems.builders import BUILDERS
 from dpgep.problems.problem import Problem
 from dpgep.sources.names import identifies, listed
 
-# Options whose values are those of a builder's parameters.
+# Options with the values of a builder's parameters.
 _AS_THEY_ARE = ("rows", "largest_weight", "standardize", "center", "alpha", "by_group")
 
 

@@ -131,7 +131,7 @@ def _leading(pair: MatrixPencil, ridge: float, k: int) -> Matrix:
 
 
 def _unmixed(clipped: ReleasedMoments, mix: Matrix) -> ReleasedMoments:
-    """Moments of scaled rows from those of mapped rows."""
+    """Moments of scaled rows from moments of mapped rows."""
     back = np.linalg.inv(mix)
     return replace(clipped, second=back.T @ clipped.second @ back, sums=back.T @ clipped.sums)
 

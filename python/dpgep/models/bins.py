@@ -149,7 +149,7 @@ def people_runs(
 
 
 def _next(histograms: Matrix, starts: NDArray[np.intp], steps: NDArray[np.intp]) -> Matrix:
-    """Counts so many ``steps`` from where each histogram's run begins; where there are no bins, those of the last."""
+    """Counts ``steps`` bins from where each histogram's run begins; where there are no bins, of the last."""
     bins = np.maximum(np.minimum(starts[:, None] + steps, histograms.shape[1] - 1), 0)
     return np.asarray(histograms[np.arange(len(histograms))[:, None], bins])
 
