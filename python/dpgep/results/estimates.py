@@ -1,4 +1,4 @@
-"""Released matrices of columns by columns, covariances and correlations, with what is known of their errors."""
+"""Means, covariances and correlations of the columns of a release, with what is known of their errors."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ from dpgep._optional import import_extra
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, mean_factor, schur_form_variance, total_mean
 from dpgep.models.preprocessing import Preprocessing
+from dpgep.models.redundant import opposites
 from dpgep.models.standardized import correlations, standardization_of
 from dpgep.reports.report import PrivacyReport
+from dpgep.results.columns import Columns, ReleasedColumns
+from dpgep.results.intervals import RowLaw, correlation_intervals, require_law
 from dpgep.sources.names import Names
 
 # Of what a mean may have lost, the part that intervals hold.
@@ -67,6 +70,50 @@ class MatrixEstimate:
         return "\n".join(lines)
 
 
+def mean(release: ReleasedColumns, columns: Columns = None) -> Matrix:
+    """(d,), the released means of columns, in their units."""
+    features = release._numbers(columns)
+    noisy, preprocessing = release._moments_of(features)
+    mean = total_mean(noisy)
+    return mean if preprocessing is None else preprocessing.mean(mean)
+
+
+def mean_intervals(
+    release: ReleasedColumns, columns: Columns = None, *, level: float = 0.9, rows: RowLaw = "gaussian"
+) -> Matrix:
+    """(d, 2), intervals that each hold a column's mean in the population with probability ``level``."""
+    require_law(level, rows)
+    return _means(*release._judged(release._numbers(columns)), release._row_bound, level, rows)
+
+
+def covariance(
+    release: ReleasedColumns, columns: Columns = None, *, level: float = 0.9, rows: RowLaw = "gaussian"
+) -> MatrixEstimate:
+    """Covariances of columns, in their units, each with an interval; divided by n."""
+    require_law(level, rows)
+    features = release._numbers(columns)
+    noisy, preprocessing = release._judged(features)
+    values, low, high = _covariances(noisy, preprocessing, release._row_bound, level, rows)
+    return MatrixEstimate("covariance", values, low, high, level, release._names_of(features), release.report)
+
+
+def correlation(
+    release: ReleasedColumns, columns: Columns = None, *, level: float = 0.9, rows: RowLaw = "gaussian"
+) -> MatrixEstimate:
+    """Correlations of columns, each with an interval (`dpgep.results.intervals.correlation_intervals`).
+
+    Entries of a column that is constant are 0, and nothing is known of them. Between the two indicators of a
+    category they are -1, unless the release shows people with neither; their intervals begin there.
+    """
+    features = release._numbers(columns)
+    noisy, preprocessing = release._judged(features, sizes=False)
+    low, high = correlation_intervals(noisy, level, rows, release._row_bound)
+    values = correlation_of(noisy)
+    for pair in opposites(release._indicators_of(features), noisy, preprocessing):
+        values[pair, pair[::-1]] = low[pair, pair[::-1]] = -1.0
+    return MatrixEstimate("correlation", values, low, high, level, release._names_of(features), release.report)
+
+
 def covariance_of(released: ReleasedMoments, preprocessing: Preprocessing | None) -> Matrix:
     """The covariance in the units of the columns, corrected for clipping as in `Preprocessing.eigenvalues`.
 
@@ -95,7 +142,7 @@ def correlation_of(released: ReleasedMoments) -> Matrix:
     return values
 
 
-def covariance_estimate(
+def _covariances(
     released: ReleasedMoments, preprocessing: Preprocessing | None, bound: float, level: float, rows: str
 ) -> tuple[Matrix, Matrix, Matrix]:
     """The covariance in the units of the columns, and ends of intervals, to first order.
@@ -133,7 +180,7 @@ def covariance_estimate(
     return values, values - (half + below) * in_units, values + (half + above) * in_units
 
 
-def mean_intervals(
+def _means(
     released: ReleasedMoments, preprocessing: Preprocessing | None, bound: float, level: float, rows: str
 ) -> Matrix:
     """(d, 2), ends of intervals of the means of columns, in their units, for the noise and the sampling of people.

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep._checks import did_you_mean, quoted, require_flag, require_non_negative, whole_number
+from dpgep._checks import require_flag, require_non_negative
 from dpgep._files import Target, save
 from dpgep.data.inputs import named
 from dpgep.methods.auto import PROBE
@@ -21,33 +19,31 @@ from dpgep.methods.clipping_bias import with_clipping_bias
 from dpgep.methods.release import solve_released
 from dpgep.models import CcaModel, ContrastivePcaModel, FdaModel, PcaModel, PlsModel, SirModel, StandardizedPcaModel
 from dpgep.models.model import Matrix
-from dpgep.models.moments import ReleasedMoments, in_one_group, of_group, pooled, together, total_mean
+from dpgep.models.moments import ReleasedMoments, in_one_group, of_group, pooled, together
 from dpgep.models.pairwise import require_no_pairs
 from dpgep.models.pencil import pencil_in_units
-from dpgep.models.preprocessing import Preprocessing, unclipped
-from dpgep.models.redundant import Redundancy, opposites
+from dpgep.models.preprocessing import Preprocessing
+from dpgep.models.redundant import Redundancy
 from dpgep.models.row_model import Classes, RowModel, Slices, names_of_views
 from dpgep.privacy.accounting import epsilon_of
 from dpgep.privacy.ledger import LedgerEntry, NoiseBlock
 from dpgep.reports.guarantee import PublicInputs
 from dpgep.reports.report import PrivacyReport
+from dpgep.results import estimates
 from dpgep.results.classifier import LinearClassifier, classifier
-from dpgep.results.estimates import MatrixEstimate, correlation_of, covariance_estimate, mean_intervals
-from dpgep.results.intervals import RowLaw, correlation_intervals, require_law, warn_of_clipping
+from dpgep.results.columns import Columns, ReleasedColumns, number_of
+from dpgep.results.intervals import RowLaw
 from dpgep.results.regression import Regression, regression
 from dpgep.results.solution import Solution, solution_of, warn_of_accuracy
 from dpgep.results.synthetic import sample
 from dpgep.serialization import Format
-from dpgep.sources.names import Names, listed
-
-# Names or numbers of columns; None: all.
-Columns: TypeAlias = Sequence[str | int] | NDArray[Any] | None
+from dpgep.sources.names import listed
 
 RELEASE = Format("dpgep-release")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Release:
+class Release(ReleasedColumns):
     """One noisy release of the moments of people: everything in it is public.
 
     ``a + b`` are the moments of both populations together, which must be disjoint: nobody's rows are in both. Each
@@ -71,20 +67,6 @@ class Release:
     preprocessing : the public map of the rows that the moments are about; None where they are as they were given.
     """
 
-    model: RowModel
-    privacy: PrivacyReport
-    _noisy: ReleasedMoments
-    _sources: frozenset[str]
-    preprocessing: Preprocessing | None = None
-
-    @property
-    def n_people(self) -> float:
-        """Number of people used for normalization: public, or a released noisy count.
-
-        Of people with weights, their released total weight, in people of the largest.
-        """
-        return self._noisy.n
-
     @property
     def second_moment(self) -> Matrix:
         """(d, d), noisy (1/n) sum x x^T of clipped rows; where columns are ``"pairwise"``, of people who have both."""
@@ -98,20 +80,6 @@ class Release:
         """
         noisy = replace(self._noisy, second=self._noisy.second.copy())  # solving overwrites it
         return self._answer(self.model, noisy, self.preprocessing, n_components, options, clipped=self._noisy)
-
-    @property
-    def fingerprint(self) -> str:
-        """A name of this release: of the SHA-256 of what was released. Reports of its answers hold it."""
-        noisy = self._noisy
-        digest = hashlib.sha256()
-        for block in (noisy.second, noisy.sums, noisy.counts):
-            digest.update(np.ascontiguousarray(block).data)
-        return digest.hexdigest()[:12]
-
-    @property
-    def report(self) -> PrivacyReport:
-        """What all answers from this release cost together, however many: the price of the release, which it names."""
-        return replace(self.privacy, release=self.fingerprint)
 
     def pca(
         self,
@@ -173,39 +141,10 @@ class Release:
             raise ValueError("this release has no slices of a response: use dpgep.release(X, y=..., y_range=...)")
         return self._solved(SirModel(len(features), slices.interior_edges), features, n_components, options)
 
-    def mean(self, columns: Columns = None) -> Matrix:
-        """(d,), the released means of columns, in their units."""
-        features = self._numbers(columns)
-        noisy, preprocessing = self._moments_of(features)
-        mean = total_mean(noisy)
-        return mean if preprocessing is None else preprocessing.mean(mean)
-
-    def mean_intervals(self, columns: Columns = None, *, level: float = 0.9, rows: RowLaw = "gaussian") -> Matrix:
-        """(d, 2), intervals that each hold a column's mean in the population with probability ``level``."""
-        require_law(level, rows)
-        return mean_intervals(*self._judged(self._numbers(columns)), self._row_bound, level, rows)
-
-    def covariance(self, columns: Columns = None, *, level: float = 0.9, rows: RowLaw = "gaussian") -> MatrixEstimate:
-        """Covariances of columns, in their units, each with an interval; divided by n."""
-        require_law(level, rows)
-        features = self._numbers(columns)
-        noisy, preprocessing = self._judged(features)
-        values, low, high = covariance_estimate(noisy, preprocessing, self._row_bound, level, rows)
-        return MatrixEstimate("covariance", values, low, high, level, self._names_of(features), self.report)
-
-    def correlation(self, columns: Columns = None, *, level: float = 0.9, rows: RowLaw = "gaussian") -> MatrixEstimate:
-        """Correlations of columns, each with an interval (`dpgep.results.intervals.correlation_intervals`).
-
-        Entries of a column that is constant are 0, and nothing is known of them. Between the two indicators of a
-        category they are -1, unless the release shows people with neither; their intervals begin there.
-        """
-        features = self._numbers(columns)
-        noisy, preprocessing = self._judged(features, sizes=False)
-        low, high = correlation_intervals(noisy, level, rows, self._row_bound)
-        values = correlation_of(noisy)
-        for pair in opposites(self._indicators_of(features), noisy, preprocessing):
-            values[pair, pair[::-1]] = low[pair, pair[::-1]] = -1.0
-        return MatrixEstimate("correlation", values, low, high, level, self._names_of(features), self.report)
+    mean = estimates.mean
+    mean_intervals = estimates.mean_intervals
+    covariance = estimates.covariance
+    correlation = estimates.correlation
 
     def regression(
         self,
@@ -326,62 +265,6 @@ class Release:
         names = self._names_of(features)
         return sample(noisy, preprocessing, n, seed, classes=classes, ranges=ranges, feature_names=names)
 
-    def _numbers(self, columns: Columns, what: str = "columns") -> NDArray[np.intp]:
-        if not self._noisy.sums.size:
-            raise ValueError(f"this release of {self.model.name} has no mean: ask columns of dpgep.release(X, ...)")
-        if self.preprocessing is not None and self.preprocessing.mixes_columns:
-            raise ValueError(
-                'precondition="full" has mixed the columns of this release, which only answers solve(): release with '
-                'precondition="columns" to ask for columns'
-            )
-        return numbers_of(columns, self.model.feature_names, self.model.n_features, what)
-
-    def _names_of(self, features: NDArray[np.intp]) -> tuple[str, ...] | None:
-        names = self.model.feature_names
-        return None if names is None else tuple(names[j] for j in features)
-
-    def _indicators_of(self, features: NDArray[np.intp]) -> tuple[tuple[int, ...], ...]:
-        """The indicators of each categorical column that are all among some features."""
-        places = {feature: place for place, feature in enumerate(features.tolist())}
-        return tuple(tuple(places[j] for j in group) for group in self.model.indicators if places.keys() >= set(group))
-
-    @property
-    def _row_bound(self) -> float:
-        assert self.privacy.bound is not None
-        return self.privacy.bound
-
-    def _classes(self) -> tuple[Any, ...]:
-        if not isinstance(self.model.grouping, Classes):
-            raise ValueError("this release has no classes: use dpgep.release(X, labels=...), or release dpgep.fda")
-        return self.model.grouping.labels
-
-    def _number_of_group(self, group: Hashable) -> int:
-        if not self._noisy.by_group:
-            raise ValueError("this release is not by group: use dpgep.release(X, labels, by_group=True)")
-        labels = self._classes() if isinstance(self.model.grouping, Classes) else tuple(range(len(self._noisy.counts)))
-        if group not in labels:
-            raise ValueError(f"there is no group {quoted(group)}: the released ones are {listed(labels)}")
-        return labels.index(group)
-
-    def _moments_of(
-        self, features: NDArray[np.intp], *, grouped: bool = False
-    ) -> tuple[ReleasedMoments, Preprocessing | None]:
-        """Moments of some columns, to be overwritten, and how they were mapped; of all groups together by default."""
-        noisy, preprocessing = (together(self._noisy), self.preprocessing) if grouped else self._of_everybody
-        return noisy.restricted(features), None if preprocessing is None else preprocessing.restricted(features)
-
-    def _judged(
-        self, features: NDArray[np.intp], *, sizes: bool = True
-    ) -> tuple[ReleasedMoments, Preprocessing | None]:
-        """The same of everybody for an answer with intervals, with a warning of what clipping may have taken."""
-        noisy, preprocessing = self._moments_of(features)
-        warn_of_clipping(noisy.clipping, self._names_of(features) or tuple(map(str, features.tolist())), sizes=sizes)
-        return noisy, preprocessing
-
-    @cached_property
-    def _of_everybody(self) -> tuple[ReleasedMoments, Preprocessing | None]:
-        return unclipped(in_one_group(self._noisy), self.preprocessing)
-
     def _two_views(
         self, model: type[CcaModel] | type[PlsModel], x: Columns, y: Columns
     ) -> tuple[RowModel, NDArray[np.intp]]:
@@ -492,36 +375,6 @@ class Release:
         if self._noisy.mark is None:
             of_all.insert(-1, "regression")
         return of_all + grouped.get(type(self.model.grouping), []) + ["contrastive_pca"] * self._noisy.by_group
-
-
-def numbers_of(columns: Columns, names: Names, n_columns: int, what: str = "columns") -> NDArray[np.intp]:
-    """The numbers of columns, in their order. Raises ValueError or TypeError for unknown ones, none, or one twice."""
-    if columns is None:
-        return np.arange(n_columns)
-    given = columns.tolist() if hasattr(columns, "tolist") else columns  # an array, an index or a series of pandas
-    if isinstance(given, (str, bytes)) or not isinstance(given, Sequence):
-        raise TypeError(f"{what} must be a list of names or numbers of columns, got {columns!r}")
-    numbers = [number_of(column, names, n_columns) for column in given]
-    if not numbers:
-        raise ValueError(f"{what} must have at least one column")
-    twice = next((column for column, number in zip(given, numbers, strict=True) if numbers.count(number) > 1), None)
-    if twice is not None:
-        raise ValueError(f"{what} have {twice!r} twice")
-    return np.array(numbers, dtype=np.intp)
-
-
-def number_of(column: Hashable, names: Names, n_columns: int) -> int:
-    """The number of one column."""
-    number = (names.index(column) if names and column in names else None) if isinstance(column, str) else None
-    number = whole_number(column) if number is None and not isinstance(column, str) else number
-    if number is None or not 0 <= number < n_columns:
-        known = f"0 to {n_columns - 1}" if names is None else listed(names)
-        raise ValueError(
-            f"there is no column {quoted(column)}{did_you_mean(column, names or ())}: the released columns are {known}"
-        )
-    if names is not None and isinstance(column, str) and names.count(column) > 1:
-        raise ValueError(f"both views have a column {quoted(column)}: give its number")
-    return number
 
 
 def paid_noise(report: PrivacyReport) -> tuple[NoiseBlock, ...]:

@@ -1,0 +1,142 @@
+"""The columns of a release of moments: their names and numbers, and the moments that questions about them need."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpgep._checks import did_you_mean, quoted, whole_number
+from dpgep.models.moments import ReleasedMoments, in_one_group, together
+from dpgep.models.preprocessing import Preprocessing, unclipped
+from dpgep.models.row_model import Classes, RowModel
+from dpgep.reports.report import PrivacyReport
+from dpgep.results.intervals import warn_of_clipping
+from dpgep.sources.names import Names, listed
+
+# Names or numbers of columns; None: all.
+Columns: TypeAlias = Sequence[str | int] | NDArray[Any] | None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ReleasedColumns:
+    """Released moments of rows, and what questions need to know of their columns. A `Release` is asked."""
+
+    model: RowModel
+    privacy: PrivacyReport
+    _noisy: ReleasedMoments
+    _sources: frozenset[str]
+    preprocessing: Preprocessing | None = None
+
+    @property
+    def n_people(self) -> float:
+        """Number of people used for normalization: public, or a released noisy count.
+
+        Of people with weights, their released total weight, in people of the largest.
+        """
+        return self._noisy.n
+
+    @property
+    def fingerprint(self) -> str:
+        """A name of this release: of the SHA-256 of what was released. Reports of its answers hold it."""
+        noisy = self._noisy
+        digest = hashlib.sha256()
+        for block in (noisy.second, noisy.sums, noisy.counts):
+            digest.update(np.ascontiguousarray(block).data)
+        return digest.hexdigest()[:12]
+
+    @property
+    def report(self) -> PrivacyReport:
+        """What all answers from this release cost together, however many: the price of the release, which it names."""
+        return replace(self.privacy, release=self.fingerprint)
+
+    def _numbers(self, columns: Columns, what: str = "columns") -> NDArray[np.intp]:
+        if not self._noisy.sums.size:
+            raise ValueError(f"this release of {self.model.name} has no mean: ask columns of dpgep.release(X, ...)")
+        if self.preprocessing is not None and self.preprocessing.mixes_columns:
+            raise ValueError(
+                'precondition="full" has mixed the columns of this release, which only answers solve(): release with '
+                'precondition="columns" to ask for columns'
+            )
+        return numbers_of(columns, self.model.feature_names, self.model.n_features, what)
+
+    def _names_of(self, features: NDArray[np.intp]) -> tuple[str, ...] | None:
+        names = self.model.feature_names
+        return None if names is None else tuple(names[j] for j in features)
+
+    def _indicators_of(self, features: NDArray[np.intp]) -> tuple[tuple[int, ...], ...]:
+        """The indicators of each categorical column that are all among some features."""
+        places = {feature: place for place, feature in enumerate(features.tolist())}
+        return tuple(tuple(places[j] for j in group) for group in self.model.indicators if places.keys() >= set(group))
+
+    @property
+    def _row_bound(self) -> float:
+        assert self.privacy.bound is not None
+        return self.privacy.bound
+
+    def _classes(self) -> tuple[Any, ...]:
+        if not isinstance(self.model.grouping, Classes):
+            raise ValueError("this release has no classes: use dpgep.release(X, labels=...), or release dpgep.fda")
+        return self.model.grouping.labels
+
+    def _number_of_group(self, group: Hashable) -> int:
+        if not self._noisy.by_group:
+            raise ValueError("this release is not by group: use dpgep.release(X, labels, by_group=True)")
+        labels = self._classes() if isinstance(self.model.grouping, Classes) else tuple(range(len(self._noisy.counts)))
+        if group not in labels:
+            raise ValueError(f"there is no group {quoted(group)}: the released ones are {listed(labels)}")
+        return labels.index(group)
+
+    def _moments_of(
+        self, features: NDArray[np.intp], *, grouped: bool = False
+    ) -> tuple[ReleasedMoments, Preprocessing | None]:
+        """Moments of some columns, to be overwritten, and how they were mapped; of all groups together by default."""
+        noisy, preprocessing = (together(self._noisy), self.preprocessing) if grouped else self._of_everybody
+        return noisy.restricted(features), None if preprocessing is None else preprocessing.restricted(features)
+
+    def _judged(
+        self, features: NDArray[np.intp], *, sizes: bool = True
+    ) -> tuple[ReleasedMoments, Preprocessing | None]:
+        """The same of everybody for an answer with intervals, with a warning of what clipping may have taken."""
+        noisy, preprocessing = self._moments_of(features)
+        warn_of_clipping(noisy.clipping, self._names_of(features) or tuple(map(str, features.tolist())), sizes=sizes)
+        return noisy, preprocessing
+
+    @cached_property
+    def _of_everybody(self) -> tuple[ReleasedMoments, Preprocessing | None]:
+        return unclipped(in_one_group(self._noisy), self.preprocessing)
+
+
+def numbers_of(columns: Columns, names: Names, n_columns: int, what: str = "columns") -> NDArray[np.intp]:
+    """The numbers of columns, in their order. Raises ValueError or TypeError for unknown ones, none, or one twice."""
+    if columns is None:
+        return np.arange(n_columns)
+    given = columns.tolist() if hasattr(columns, "tolist") else columns  # an array, an index or a series of pandas
+    if isinstance(given, (str, bytes)) or not isinstance(given, Sequence):
+        raise TypeError(f"{what} must be a list of names or numbers of columns, got {columns!r}")
+    numbers = [number_of(column, names, n_columns) for column in given]
+    if not numbers:
+        raise ValueError(f"{what} must have at least one column")
+    twice = next((column for column, number in zip(given, numbers, strict=True) if numbers.count(number) > 1), None)
+    if twice is not None:
+        raise ValueError(f"{what} have {twice!r} twice")
+    return np.array(numbers, dtype=np.intp)
+
+
+def number_of(column: Hashable, names: Names, n_columns: int) -> int:
+    """The number of one column."""
+    number = (names.index(column) if names and column in names else None) if isinstance(column, str) else None
+    number = whole_number(column) if number is None and not isinstance(column, str) else number
+    if number is None or not 0 <= number < n_columns:
+        known = f"0 to {n_columns - 1}" if names is None else listed(names)
+        raise ValueError(
+            f"there is no column {quoted(column)}{did_you_mean(column, names or ())}: the released columns are {known}"
+        )
+    if names is not None and isinstance(column, str) and names.count(column) > 1:
+        raise ValueError(f"both views have a column {quoted(column)}: give its number")
+    return number
