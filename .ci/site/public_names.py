@@ -10,7 +10,7 @@ SECTION = re.compile(r"(?<=^Attributes\n----------\n).*?(?=\n\n\S|\Z)", re.MULTI
 
 
 class PublicNames(griffe.Extension):
-    """Public functions in place of the modules that share their names; attributes with their descriptions."""
+    """Public functions in place of modules that share their names; bound ones as methods; attributes described."""
 
     def on_instance(self, *, obj: griffe.Object, **kwargs: object) -> None:
         if obj.docstring:
@@ -23,3 +23,9 @@ class PublicNames(griffe.Extension):
             member = pkg.members[name]
             if member.is_module and name in member.members:
                 pkg.set_member(name, griffe.Alias(name, member.members[name], parent=pkg))
+
+    def on_class_members(self, *, cls: griffe.Class, **kwargs: object) -> None:
+        for name, member in list(cls.members.items()):
+            value = member.value if "class-attribute" in member.labels else None
+            if isinstance(value, griffe.ExprAttribute) and value.canonical_path.startswith("dpgep."):
+                cls.set_member(name, griffe.Alias(name, value.canonical_path, parent=cls))
