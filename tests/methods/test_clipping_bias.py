@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -68,6 +69,22 @@ def test_columns_have_lost_what_the_histogram_says_where_variances_are_not_known
         np.testing.assert_allclose(lost_variances(left, noise, unsure, 1000.0), 2.5 * 0.9 * 0.25)
         nearer = replace(unsure, energy_kept=0.5)
         np.testing.assert_allclose(lost_variances(left, noise, nearer, 1000.0), 2.5 * 0.3)
+
+
+def test_variance_that_was_cut_off_from_unknown_columns_is_said() -> None:
+    """Of 1 % of the people a column is 100 times as wide: most of its variance lies beyond the cut."""
+    x = heavy_rows(20_000)
+    x[:200, 0] *= 100
+    budget: dict[str, Any] = {"epsilon": 3.0, "delta": 1e-6}
+    for ask in (
+        lambda: dpgep.solve(dpgep.cca(x[:, :3], x[:, 3:]), n_components=1, **budget),
+        lambda: dpgep.release(x, **budget).pca(standardize=True, n_components=1),
+    ):
+        with pytest.warns(dpgep.AccuracyWarning, match="cut off, hold [0-9]+% as much variance as all else"):
+            ask()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        dpgep.solve(problems()["cca"], n_components=1, **budget)
 
 
 @pytest.mark.parametrize("name", ["standardized", "cca", "fda", "sir"])

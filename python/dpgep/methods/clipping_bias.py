@@ -10,6 +10,7 @@ the mean turn of the components when all this is put back. Nothing else is known
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -29,6 +30,8 @@ from dpgep.models.redundant import Redundancy, reduced
 _GROWN, _MOST, _INDEPENDENT, _ROWS, _MOVED = 2.5, 50.0, 0.85, 8, 0.75
 # Deviations by which what a column has lost may differ from what is missing of its bought variance.
 _NEAR = 0.5
+# More than this of the columns' variances, where entries were cut off, is warned of.
+_MUCH_CUT = 0.3
 # Draws, the same in every run.
 _SEED, _DRAWS = 0x62696173, 16
 
@@ -51,7 +54,21 @@ def with_clipping_bias(
     turn = partial(
         turn_by_clipping, noisy, paired(clipped), preprocessing, found.regularization, len(found.lost), support
     )
-    return replace(result, diagnostics=replace(found, accuracy=found.accuracy.biased(turn)))
+    return replace(
+        result,
+        diagnostics=replace(found, accuracy=found.accuracy.biased(turn)),
+        accuracy_warnings=(*result.accuracy_warnings, *_cut_warning(preprocessing, len(clipped.second.T))),
+    )
+
+
+def _cut_warning(preprocessing: Preprocessing, d: int) -> Iterator[str]:
+    """Where a few people hold much of the variance, of columns that the release cannot name."""
+    cut = preprocessing.energy_cut / d
+    if cut > _MUCH_CUT:
+        yield (
+            f"entries beyond {preprocessing.largest:.3g} deviations, which were cut off, hold {cut:.0%} as much "
+            "variance as all else, in unknown columns: errors may be several times as large. Logarithms or ranks help"
+        )
 
 
 def lost_variances(left: Matrix, noise: Matrix, preprocessing: Preprocessing, n: float) -> Matrix:
