@@ -32,7 +32,7 @@ class MatrixEstimate:
 
     Attributes
     ----------
-    name : what it is of: "covariance" or "correlation".
+    name : what it is of: "covariance", "correlation" or "partial correlation".
     values : (d, d), in the units of the columns. Noise may have made it indefinite.
     low, high : (d, d), ends of an interval for each entry of the population's matrix, one by one, at ``level``: for
         the noise and the sampling of people, to first order.

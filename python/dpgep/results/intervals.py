@@ -12,6 +12,7 @@ for known: angles would be too small, and of two that are close by chance the la
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -219,22 +220,15 @@ def correlation_intervals(
         inverse = 1 / standard.scale[served] ** 2
         longest = bound + float(np.linalg.norm(mean_factor(released)))
         spread = longest**2 * np.add.outer(inverse, inverse) / 4
-    reach = float(scipy.special.ndtri((1 + level) / 2))
     longer = 1.0 if part.clipping is None else part.clipping.people
 
-    def accepted(sign: float) -> Matrix:
-        """The largest rho that is not rejected of sign times the correlations."""
-        lower, upper = np.full(matrix.shape, -1.0), np.ones(matrix.shape)
-        for _ in range(_HALVINGS):
-            rho = (lower + upper) / 2
-            of_people = (1 - rho**2) ** 2 if part.pairs is None else part.pairs.correlation_variances(rho)
-            of_people = longer * of_people if spread is None else (1 - rho**2) * (1 + np.abs(rho)) * spread
-            within = rho - sign * matrix <= reach * np.sqrt(of_noise + of_people / released.n)
-            lower, upper = np.where(within, rho, lower), np.where(within, upper, rho)
-        return upper
+    def of_people(rho: Matrix) -> Matrix:
+        if spread is not None:
+            return np.asarray((1 - rho**2) * (1 + np.abs(rho)) * spread)
+        return longer * ((1 - rho**2) ** 2 if part.pairs is None else part.pairs.correlation_variances(rho))
 
     block = np.ix_(served, served)
-    low[block], high[block] = -accepted(-1.0), accepted(1.0)
+    low[block], high[block] = not_rejected(matrix, of_noise, of_people, released.n, level)
     if part.clipping is not None:
         below, above = _widened(matrix, part.clipping)
         low[block], high[block] = np.maximum(low[block] - below, -1.0), np.minimum(high[block] + above, 1.0)
@@ -242,6 +236,24 @@ def correlation_intervals(
     if released.pairs is not None:
         low, high = np.where(released.pairs.shown, low, -1.0), np.where(released.pairs.shown, high, 1.0)
     return low, high
+
+
+def not_rejected(
+    matrix: Matrix, of_noise: Matrix, of_people: Callable[[Matrix], Matrix], n: float, level: float
+) -> tuple[Matrix, Matrix]:
+    """The least and largest rho with |r - rho| <= z sqrt(p + v(rho)/n) for each correlation r, v the same for -rho."""
+    reach = float(scipy.special.ndtri((1 + level) / 2))
+
+    def largest(sign: float) -> Matrix:
+        """Of sign times the correlations."""
+        lower, upper = np.full(matrix.shape, -1.0), np.ones(matrix.shape)
+        for _ in range(_HALVINGS):
+            rho = (lower + upper) / 2
+            within = rho - sign * matrix <= reach * np.sqrt(of_noise + of_people(rho) / n)
+            lower, upper = np.where(within, rho, lower), np.where(within, upper, rho)
+        return upper
+
+    return -largest(-1.0), largest(1.0)
 
 
 def warn_of_clipping(clipping: Clipping | None, names: Names, *, sizes: bool) -> None:

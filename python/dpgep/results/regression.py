@@ -204,8 +204,8 @@ def regression(
     penalty = 0.0 if ridge is None else ridge
     require_non_negative("ridge", penalty)
     mapped = None if preprocessing is None else preprocessing.restricted(np.array(columns))
-    fit, basis, left_out = _fitted(released, mapped, target, columns, float(penalty), indicators, names)
-    to_units, offset = _units(preprocessing, target, columns)
+    fit, basis, left_out = fitted(released, mapped, target, columns, float(penalty), indicators, names)
+    to_units, offset = units_of(preprocessing, target, columns)
     to_units = to_units @ scipy.linalg.block_diag(1.0, basis)
     theta = to_units @ np.append(fit.alpha, fit.b)
     reach = _reach_of_clipping(fit, released, target, columns, basis, to_units)
@@ -251,7 +251,7 @@ def regression(
     )
 
 
-def _fitted(
+def fitted(
     released: ReleasedMoments,
     mapped: Preprocessing | None,
     target: int,
@@ -333,10 +333,7 @@ class _Fit:
         covariance.flat[:: len(covariance) + 1] += mean_variation
         c_xy, c_yy, m, m_y = basis.T @ covariance[x, y], float(covariance[y, y]), basis.T @ mean[x], float(mean[y])
         penalized = basis.T @ covariance[np.ix_(x, x)] @ basis + ridge * np.eye(basis.shape[1])
-        if variation == 0:
-            g, xi = _exact_inverse(penalized, np.array(x), basis, names), np.zeros_like(penalized)
-        else:
-            g, xi = _corrected_inverse(penalized, variation, m, mean_variation)
+        g, xi = inverse_of_noisy(penalized, m, released, np.array(x), basis, names)
         b = g @ c_xy
         # c_xy^T G c_xy is too large by E[N_yx G N_xy]
         own = variation * np.trace(g) + mean_variation * (m @ g @ m + m_y**2 * np.trace(g))
@@ -419,6 +416,19 @@ class _Fit:
         return np.block([[np.full((1, 1), 1 + self.mean @ of_mean), -of_mean[None, :]], [-of_mean[:, None], inverse]])
 
 
+def inverse_of_noisy(
+    matrix: Matrix, mean: Matrix, released: ReleasedMoments, columns: NDArray[np.intp], basis: Matrix, names: Names
+) -> tuple[Matrix, Matrix]:
+    """G = (matrix + Xi)^-1 and Xi = E[N G N] for a released covariance, in coordinates along a basis of ``columns``.
+
+    Without noise Xi is 0, and ValueError names columns that are linearly dependent.
+    """
+    variation, mean_variation = released.noise.second**2 / 2, released.noise.sums**2
+    if variation == 0:
+        return _exact_inverse(matrix, columns, basis, names), np.zeros_like(matrix)
+    return _corrected_inverse(matrix, variation, mean, mean_variation)
+
+
 def _exact_inverse(covariance: Matrix, columns: NDArray[np.intp], basis: Matrix, names: Names) -> Matrix:
     """The inverse, of columns in units of their deviations: they may have any. ValueError names dependent ones."""
     scale = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
@@ -484,7 +494,7 @@ def _freedom(n: float, p: int) -> float:
     return max(n - p - 1, 1.0)
 
 
-def _units(preprocessing: Preprocessing | None, y: int, x: list[int]) -> tuple[Matrix, float]:
+def units_of(preprocessing: Preprocessing | None, y: int, x: list[int]) -> tuple[Matrix, float]:
     """T and an offset of the intercept: T theta are intercept and coefficients in the units of the columns."""
     p = len(x)
     location = None if preprocessing is None else preprocessing.location

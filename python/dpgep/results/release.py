@@ -29,7 +29,7 @@ from dpgep.privacy.accounting import epsilon_of
 from dpgep.privacy.ledger import LedgerEntry, NoiseBlock
 from dpgep.reports.guarantee import PublicInputs
 from dpgep.reports.report import PrivacyReport
-from dpgep.results import estimates
+from dpgep.results import estimates, partial, paths
 from dpgep.results.classifier import LinearClassifier, classifier
 from dpgep.results.columns import Columns, ReleasedColumns, number_of
 from dpgep.results.intervals import RowLaw
@@ -145,6 +145,9 @@ class Release(ReleasedColumns):
     mean_intervals = estimates.mean_intervals
     covariance = estimates.covariance
     correlation = estimates.correlation
+    partial_correlation = partial.partial_correlation
+    graph = partial.graph
+    regression_path = paths.regression_path
 
     def regression(
         self,
@@ -371,9 +374,9 @@ class Release(ReleasedColumns):
         if not self._noisy.sums.size:
             return []
         grouped: dict[Any, list[str]] = {Classes: ["fda", "classifier"], Slices: ["sir"]}
-        of_all = ["pca", "cca", "pls", "mean", "covariance", "correlation", "sample"]
+        of_all = ["pca", "cca", "pls", "mean", "covariance", "correlation", "graph", "sample"]
         if self._noisy.mark is None:
-            of_all.insert(-1, "regression")
+            of_all[-1:-1] = ["partial_correlation", "regression", "regression_path"]
         return of_all + grouped.get(type(self.model.grouping), []) + ["contrastive_pca"] * self._noisy.by_group
 
 

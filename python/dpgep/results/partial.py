@@ -1,0 +1,206 @@
+"""Partial correlations of released columns, and the graph of those that a graphical lasso keeps.
+
+With G the inverse of the covariance, corrected for its noise (`dpgep.results.regression`), the partial correlation of
+two columns given all others is r_ij = -G_ij/sqrt(G_ii G_jj). With u_i = G_i/sqrt(G_ii) an error N of the covariance
+moves it by u_i^T N u_j + r_ij (u_i^T N u_i + u_j^T N u_j)/2.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpgep._checks import require_non_negative
+from dpgep._optional import import_extra
+from dpgep.errors import AccuracyWarning, warn
+from dpgep.models.model import Matrix
+from dpgep.models.moments import ReleasedMoments, total_mean
+from dpgep.models.pairwise import require_no_pairs
+from dpgep.models.standardized import correlation_form_variance, standardization_of
+from dpgep.reports.report import PrivacyReport
+from dpgep.results.columns import Columns, ReleasedColumns
+from dpgep.results.estimates import MatrixEstimate, correlation_of
+from dpgep.results.intervals import RowLaw, not_rejected, require_law
+from dpgep.results.regression import inverse_of_noisy
+from dpgep.results.synthetic import nearest_correlation
+from dpgep.sources.names import listed
+
+# The part of an inverse that is noise from which on partial correlations are visibly drawn towards zero.
+_DROWNED = 0.5
+# Probability with which a graph of columns that do not depend on each other has an edge, at the default penalty.
+_FALSE_EDGE = 0.05
+# Entries of a sparse precision matrix below this part of their columns' are no edges.
+_ZERO = 1e-10
+# Edges that are printed.
+_SHOWN = 12
+
+
+def partial_correlation(
+    release: ReleasedColumns, columns: Columns = None, *, level: float = 0.9, rows: RowLaw = "gaussian"
+) -> MatrixEstimate:
+    """Partial correlation of each two columns given all the others asked for, with an interval.
+
+    Raises ValueError for all indicators of a categorical column, which determine each other, for
+    ``missing="pairwise"``, and, without noise, for columns that are linearly dependent.
+    """
+    require_law(level, rows)
+    features = release._numbers(columns)
+    names = release._names_of(features)
+    for group in release._indicators_of(features):
+        which = listed([j if names is None else names[j] for j in group])
+        raise ValueError(f"{which} are all indicators of a column, and determine each other: leave one out")
+    require_no_pairs(release._of_everybody[0], "partial correlations")
+    noisy, _ = release._judged(features, sizes=False)
+    bound = None if rows == "gaussian" else release._row_bound
+    values, low, high = _partial_correlations(noisy, features, release.model.feature_names, level, bound)
+    return MatrixEstimate("partial correlation", values, low, high, level, names, release.report)
+
+
+def _partial_correlations(
+    released: ReleasedMoments, columns: NDArray[np.intp], names: Any, level: float, bound: float | None
+) -> tuple[Matrix, Matrix, Matrix]:
+    """Values and ends of intervals; for rows within a ``bound``, or Gaussian ones.
+
+    Z of the second moment, of diagonal deviation s, has Var <Z, A> = s^2 |A|^2 for a symmetric A, here u_i u_j^T + r
+    (u_i u_i^T + u_j u_j^T)/2, symmetrized. People add that of a correlation, of d - 2 fewer (Fisher 1924).
+    """
+    d, mean, noise = len(columns), total_mean(released), released.noise
+    covariance = released.second - np.outer(mean, mean) + noise.sums**2 * np.eye(d)
+    g, xi = inverse_of_noisy(covariance, mean, released, columns, np.eye(d), names)
+    if np.trace(g @ xi @ g) > _DROWNED / (1 - _DROWNED) * np.trace(g):
+        message = (
+            "noise drowns the covariance of the columns: partial correlations are drawn towards zero. Ask about fewer "
+            "columns, or release with more people or a larger epsilon"
+        )
+        warn(message, AccuracyWarning)
+    values, u = _partial(g), g / np.sqrt(np.diagonal(g))
+    w, a = u.T @ u, mean @ u
+    own, along = np.diagonal(w), a + values * a[:, None]
+    of_noise = (np.outer(own, own) + w**2) / 2 + values * w * np.add.outer(own, own)
+    of_noise += values**2 * (np.add.outer(own**2, own**2) + 2 * w**2) / 4
+    of_noise *= noise.second**2
+    of_noise += noise.sums**2 * (along**2 * own[:, None] + along.T**2 * own + 2 * along * along.T * w)
+    of_noise += noise.counts**2 * (np.outer(a, a) + values * np.add.outer(a**2, a**2) / 2) ** 2
+
+    longer = 1.0 if released.clipping is None else released.clipping.people
+    longest = np.linalg.norm(mean) + (0.0 if bound is None else bound)
+
+    def of_people(rho: Matrix) -> Matrix:
+        if bound is None:
+            return np.asarray(longer * (1 - rho**2) ** 2)
+        return np.asarray((1 - rho**2) * (1 + np.abs(rho)) * longest**2 * (np.add.outer(own, own) + 2 * np.abs(w)) / 4)
+
+    freedom = max(released.n - max(d - 2, 0), 1.0)
+    low, high = not_rejected(values, np.maximum(of_noise, 0.0), of_people, freedom, level)
+    if released.clipping is not None:
+        clipping, leading = released.clipping, np.linalg.eigh(covariance)[1][:, -1:]
+        before = np.stack([covariance, *clipping.hypotheses(leading), clipping.covariance])
+        others = np.stack([_partial(inverse) for inverse in np.linalg.inv(before + xi)])
+        below, above = clipping.widened(values, others.min(axis=0), others.max(axis=0))
+        low, high = np.maximum(low - below, -1.0), np.minimum(high + above, 1.0)
+    np.fill_diagonal(low, 1.0)
+    np.fill_diagonal(high, 1.0)
+    return values, low, high
+
+
+def _partial(inverse: Matrix) -> Matrix:
+    """-G_ij/sqrt(G_ii G_jj), and 1."""
+    scale = np.sqrt(np.maximum(np.diagonal(inverse), np.finfo(float).tiny))
+    values: Matrix = np.clip(-(inverse + inverse.T) / (2 * np.outer(scale, scale)), -1.0, 1.0)
+    np.fill_diagonal(values, 1.0)
+    return values
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Graph:
+    """A Gaussian graphical model of standardized columns: no edge, no dependence given all others.
+
+    Which edges are found depends on the data: there are no intervals after such a selection. `partial_correlation` has
+    intervals for edges that were chosen beforehand.
+
+    Attributes
+    ----------
+    values : (d, d), partial correlations of the sparse precision matrix: 0 where there is no edge. Shrunk.
+    precision : (d, d), of standardized columns.
+    penalty : of the graphical lasso.
+    names : of the columns; numbers as text where they have none.
+    n_people : number of people, public or released.
+    privacy : PrivacyReport of the one release: the question cost nothing.
+    """
+
+    values: Matrix
+    precision: Matrix
+    penalty: float
+    names: tuple[str, ...]
+    n_people: float
+    privacy: PrivacyReport
+
+    @property
+    def edges(self) -> list[tuple[str, str, float]]:
+        """Two columns and their partial correlation, the largest first."""
+        first, second = np.nonzero(np.triu(self.values, 1))
+        order = np.argsort(-np.abs(self.values[first, second]), kind="stable")
+        pairs = zip(first[order].tolist(), second[order].tolist(), strict=True)
+        return [(self.names[i], self.names[j], float(self.values[i, j])) for i, j in pairs]
+
+    def to_frame(self) -> Any:
+        """The edges as a pandas DataFrame."""
+        pandas = import_extra("pandas", "pandas")
+        return pandas.DataFrame(self.edges, columns=["first", "second", "partial correlation"])
+
+    def __repr__(self) -> str:
+        edges = self.edges
+        lines = [
+            f"Graph of {len(self.names)} columns, {len(edges)} edges; penalty {self.penalty:.3g}, "
+            f"{self.n_people:.0f} people",
+            f"  privacy   {self.privacy}",
+            "  edges     were chosen, and are shrunk: no intervals (partial_correlation has them)",
+        ]
+        width = max(len(name) for name in self.names)
+        lines.extend(f"  {a:{width}}  {b:{width}}  {value:6.3f}" for a, b, value in edges[:_SHOWN])
+        return "\n".join(lines + [f"  ... {len(edges) - _SHOWN} more"] * (len(edges) > _SHOWN))
+
+
+def graph(release: ReleasedColumns, columns: Columns = None, *, penalty: float | None = None) -> Graph:
+    """The Gaussian graphical model that scikit-learn's graphical lasso finds in the released correlations.
+
+    It maximizes log det P - tr(R P) - penalty sum_{i != j} |P_ij|, R the `nearest_correlation`. Default: the penalty
+    at which columns that do not depend on each other have an edge with a probability of at most 0.05.
+
+    Raises ValueError for a negative penalty, and where scikit-learn finds no solution.
+    """
+    features = release._numbers(columns)
+    noisy, _ = release._judged(features, sizes=False)
+    d, standard = len(features), standardization_of(noisy)
+    known = np.flatnonzero(~standard.drowned & (standard.scale > 0))
+    part, correlation = noisy.restricted(known), np.eye(d)
+    correlation[np.ix_(known, known)] = nearest_correlation(correlation_of(part))
+    if penalty is None:
+        penalty = _penalty(part)
+    require_non_negative("penalty", penalty)
+    covariance = import_extra("sklearn.covariance", "sklearn")
+    try:
+        _, precision = covariance.graphical_lasso(correlation, penalty)
+    except FloatingPointError:
+        raise ValueError(f"the graphical lasso has no solution at penalty {penalty:.3g}: give a larger one") from None
+    values = _partial(precision)
+    values[np.abs(values) < _ZERO] = 0.0
+    labels = release._names_of(features) or tuple(map(str, features.tolist()))
+    return Graph(values, precision, float(penalty), labels, noisy.n, release.report)
+
+
+def _penalty(part: ReleasedMoments) -> float:
+    """What the largest of all correlations of independent columns exceeds with probability `_FALSE_EDGE` at most."""
+    from scipy.special import ndtri
+
+    d = len(part.second)
+    if d < 2:
+        return 0.0
+    of_noise = correlation_form_variance(part, np.eye(d), np.eye(d))
+    longer = 1.0 if part.clipping is None else part.clipping.people
+    variance = float(np.max(of_noise[~np.eye(d, dtype=bool)])) + longer / part.n
+    return -float(ndtri(_FALSE_EDGE / (d * (d - 1)))) * math.sqrt(variance)
