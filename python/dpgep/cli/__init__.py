@@ -14,7 +14,7 @@ from numpy.linalg import LinAlgError
 
 import dpgep
 from dpgep._optional import MissingExtraError
-from dpgep.cli import audit, budget, demo, fit, plan, solution
+from dpgep.cli import ask, audit, budget, demo, fit, plan, solution
 from dpgep.cli.command import EXIT_CODES, Parser, UsageError, say
 from dpgep.cli.interrupts import Interrupts
 from dpgep.data.rows import NotFiniteError
@@ -22,7 +22,7 @@ from dpgep.data.rows import NotFiniteError
 _EXAMPLE = """example:
   dpgep pca people.csv --standardize --epsilon 1 --delta 1e-6 --n-components 2 -o solution.json
   dpgep report solution.json --html -o report.html"""
-_COMMANDS = (fit, plan, solution, budget, audit, demo)
+_COMMANDS = (fit, ask, plan, solution, budget, audit, demo)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

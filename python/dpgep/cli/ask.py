@@ -1,0 +1,135 @@
+"""``dpgep ask``: questions to a release in a file, which cost nothing more."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import dpgep
+from dpgep._checks import did_you_mean
+from dpgep.cli.command import Commands, Output, UsageError, positive, say
+from dpgep.sources.names import listed
+
+_EXAMPLE = """example:
+  dpgep release people.csv --epsilon 1 --delta 1e-6 -o people.dpgep
+  dpgep ask people.dpgep
+  dpgep ask people.dpgep correlation age weight income
+  dpgep ask people.dpgep regression "weight ~ age + income" -o coefficients.csv
+  dpgep ask people.dpgep pca --standardize --n-components 2"""
+
+# Arguments of a question that stand on the left and on the right of "~"; other questions are about a list of columns.
+_SIDES = {"regression": ("y", "on"), "cca": ("x", "y"), "pls": ("x", "y")}
+# Questions whose answer is no text or table.
+_UNPRINTED = ("mean", "sample")
+# Names in a formula: in backquotes, or without the signs and spaces that part them.
+_TERM = re.compile(r"`([^`]+)`|([^\s~+,`]+)|(~)|[\s+,]+")
+
+
+def add(commands: Commands) -> None:
+    parser = commands.add_parser(
+        "ask",
+        help="Ask a release questions, at no further cost",
+        description="Answers from the output of dpgep release: each is post-processing, and costs nothing more.\n"
+        "Without a question it says which ones there are. Columns are a list, or a formula: y ~ a + b, and\n"
+        "y ~ . for all others; names with spaces or signs stand in `backquotes`.",
+        epilog=_EXAMPLE,
+    )
+    parser.add_argument("release", type=Path, metavar="RELEASE", help="output of dpgep release ... -o")
+    parser.add_argument("question", nargs="?", metavar="QUESTION", help="correlation, regression, pca, ...")
+    parser.add_argument("terms", nargs="*", metavar="COLUMN", help="columns, or a formula (default: all columns)")
+    parser.add_argument("--level", type=float, metavar="L", help="probability with which each interval holds")
+    parser.add_argument("--ridge", type=float, metavar="XI", help="penalty on squared coefficients")
+    parser.add_argument("--standardize", action="store_const", const=True, help="columns in their deviations")
+    parser.add_argument("--n-components", type=positive, metavar="K", help="number of components")
+    parser.add_argument("--sparsity", type=positive, metavar="S", help="at most S columns in a component")
+    parser.add_argument("-o", "--output", type=Path, metavar="OUT.csv", help="write the answer's table, too")
+    parser.add_argument("--force", action="store_true", help="replace the output if it exists")
+    parser.set_defaults(run=_ask)
+
+
+def _ask(options: argparse.Namespace) -> int:
+    release = _opened(options.release)
+    questions = [name for name in release._questions() if name not in _UNPRINTED]
+    if options.question is None:
+        names = release.model.feature_names
+        print(f"{release}\ncolumns: {listed(names or range(release.model.n_features), 100)}")
+        return 0
+    question = options.question
+    if question not in questions:
+        raise UsageError(f"no question {question!r}{did_you_mean(question, questions)}; there are {listed(questions)}")
+    method = getattr(release, question)
+    arguments = _arguments(question, _sides(options.terms, release.model.feature_names))
+    arguments |= _settings(question, method, options)
+    if options.output is None:
+        print(method(**arguments))
+        return 0
+    with Output(options.output, force=options.force, inputs=[options.release]) as output:
+        output.try_place()
+        answer = method(**arguments)
+        print(answer)
+        if not hasattr(answer, "to_frame"):
+            raise UsageError(f"-o: the answer to {question} is no table; it is printed alone")
+        output.write(answer.to_frame().to_csv(lineterminator="\n").encode())
+        say(f"kept in {output.take()}")
+    return 0
+
+
+def _opened(path: Path) -> dpgep.Release:
+    try:
+        release = dpgep.load(path)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} holds no release: {error}") from None
+    if not isinstance(release, dpgep.Release):
+        raise UsageError(f"{path} holds a {type(release).__name__}, not a release of dpgep release")
+    return release
+
+
+def _sides(words: Sequence[str], names: Sequence[str] | None) -> list[list[str | int]]:
+    """The columns on each side of "~"; a word that is a name stands for it, whatever signs it has."""
+    sides: list[list[str | int]] = [[]]
+    for word in words:
+        if names and word in names:
+            sides[-1].append(word)
+            continue
+        # a shell replaces a "~" that stands alone
+        for quoted, plain, tilde in _TERM.findall("~" if word == os.path.expanduser("~") else word):
+            if tilde:
+                sides.append([])
+            elif quoted or plain:
+                sides[-1].append(quoted or (int(plain) if names is None and plain.isdecimal() else plain))
+    return sides
+
+
+def _arguments(question: str, sides: list[list[str | int]]) -> dict[str, Any]:
+    """The columns as arguments of the question."""
+    if question not in _SIDES:
+        if len(sides) > 1:
+            raise UsageError(f"{question} is about a list of columns, without ~")
+        return {"columns": sides[0]} if sides[0] else {}
+    left, right = _SIDES[question]
+    if len(sides) != 2 or not all(sides):
+        raise UsageError(f'{question} needs a formula with columns on both sides, as "a + b ~ c + d"')
+    if left != "y":
+        return {left: sides[0], right: sides[1]}
+    if len(sides[0]) > 1:
+        raise UsageError(f"{question} is of one column on others, got {listed(sides[0])} on the left of ~")
+    return {left: sides[0][0], right: None if sides[1] == ["."] else sides[1]}
+
+
+def _settings(question: str, method: Any, options: argparse.Namespace) -> dict[str, Any]:
+    """The options that were given. UsageError for those that the question does not take."""
+    known = inspect.signature(method).parameters
+    found = {}
+    for name in ("level", "ridge", "standardize", "n_components", "sparsity"):
+        value = getattr(options, name)
+        if value is None:
+            continue
+        if name not in known and "options" not in known:
+            raise UsageError(f"{question} takes no --{name.replace('_', '-')}")
+        found[name] = value
+    return found

@@ -1,0 +1,130 @@
+"""``dpgep ask``: the answers of Python, from words; refusals that name the right word; nothing is spent."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dpgep
+from dpgep import cli
+from dpgep.cli.ask import _sides
+
+Run = Callable[..., tuple[int, str, str]]
+pytestmark = pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")
+NAMES = ("age", "height", "blood pressure", "a~b", "region=north")
+
+
+@pytest.fixture(scope="module")
+def release() -> dpgep.Release:
+    rng = np.random.default_rng(0)
+    height = rng.normal(170, 10, 3000)
+    table = {"age": rng.normal(45, 15, 3000), "height": height, "weight": 0.9 * height + rng.normal(-80, 9, 3000)}
+    rows = pd.DataFrame({**table, "blood pressure": rng.normal(120, 15, 3000)})
+    with pytest.warns(dpgep.PrivacyWarning, match="seeded"):
+        return dpgep.release(rows, epsilon=2.0, delta=1e-6, seed=0)
+
+
+@pytest.fixture
+def ask(
+    release: dpgep.Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Run:
+    """``dpgep ask people.dpgep`` and words: exit status, stdout, stderr."""
+    monkeypatch.chdir(tmp_path)
+    release.save("people.dpgep")
+
+    def command(*words: str) -> tuple[int, str, str]:
+        try:
+            status = cli.main(["ask", "people.dpgep", *words])
+        except SystemExit as stop:
+            status = int(str(stop.code))
+        captured = capsys.readouterr()
+        assert "Traceback" not in captured.err
+        return status, captured.out, captured.err
+
+    return command
+
+
+def test_without_a_question_it_says_which_there_are(ask: Run, release: dpgep.Release) -> None:
+    status, out, _ = ask()
+    assert status == 0
+    assert repr(release) in out
+    assert "'blood pressure'" in out
+
+
+def test_answers_are_those_of_python(ask: Run, release: dpgep.Release) -> None:
+    pressure = "blood pressure"
+    expected = {
+        ("correlation",): release.correlation(),
+        ("correlation", "age", pressure): release.correlation(["age", pressure]),
+        ("covariance", "age + weight", "--level", "0.5"): release.covariance(["age", "weight"], level=0.5),
+        ("regression", "weight ~ height + age"): release.regression("weight", on=["height", "age"]),
+        ("regression", "weight", os.path.expanduser("~"), "height"): release.regression("weight", on=["height"]),
+        ("regression", "`blood pressure`~.", "--ridge", "0.1"): release.regression(pressure, ridge=0.1),
+        ("cca", "age, weight ~ height"): release.cca(["age", "weight"], ["height"]),
+        ("pca", "--standardize", "--n-components", "2"): release.pca(standardize=True, n_components=2),
+        ("pca", "--sparsity", "2", "--n-components", "1"): release.pca(sparsity=2, n_components=1),
+    }
+    for words, answer in expected.items():
+        status, out, _ = ask(*words)
+        assert (status, out) == (0, f"{answer}\n"), words
+
+
+def test_a_table_is_kept(ask: Run, release: dpgep.Release) -> None:
+    status, _, err = ask("regression", "weight ~ height", "-o", "slopes.csv")
+    assert status == 0
+    assert err.endswith("kept in slopes.csv\n")
+    found = pd.read_csv("slopes.csv", index_col=0)
+    pd.testing.assert_frame_equal(found, release.regression("weight", on=["height"]).to_frame(), check_names=False)
+    assert ask("regression", "weight ~ height", "-o", "slopes.csv")[0] == 2
+    assert ask("correlation", "-o", "people.dpgep", "--force")[0] == 2  # what it reads
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["regresion"], "did you mean 'regression'"),
+        (["sample"], "no question 'sample'"),
+        (["solve"], "no question 'solve'"),
+        (["correlation", "wieght"], "did you mean 'weight'"),
+        (["correlation", "age ~ weight"], "without ~"),
+        (["regression", "weight"], "on both sides"),
+        (["regression", "weight ~ age ~ height"], "on both sides"),
+        (["regression", "weight + age ~ height"], "one column on others"),
+        (["correlation", "--ridge", "1"], "takes no --ridge"),
+        (["pca", "--level", "0.9"], "level"),
+        (["correlation", "--levle", "1"], "did you mean '--level'"),
+    ],
+)
+def test_refusals(ask: Run, words: list[str], message: str) -> None:
+    status, out, err = ask(*words)
+    assert status in (1, 2)
+    assert not out
+    assert message in err
+
+
+def test_other_files_are_refused(tmp_path: Path, release: dpgep.Release, capsys: pytest.CaptureFixture[str]) -> None:
+    solution, text = tmp_path / "solution.json", tmp_path / "text"
+    release.pca().save(solution)
+    text.write_text("no release")
+    for path, message in (
+        (solution, "holds a Solution"),
+        (text, "holds no release"),
+        (tmp_path / "none", "no release"),
+    ):
+        assert cli.main(["ask", str(path)]) == 2
+        assert message in capsys.readouterr().err
+
+
+@given(left=st.lists(st.sampled_from(NAMES), min_size=1), right=st.lists(st.sampled_from(NAMES), min_size=1))
+def test_formulas_of_any_names(left: list[str], right: list[str]) -> None:
+    quoted = " ~ ".join(" + ".join(f"`{name}`" for name in side) for side in (left, right))
+    assert _sides([quoted], NAMES) == [left, right]
+    assert _sides([*left, "~", *right], NAMES) == [left, right]
+    assert _sides(["0 + 2 ~ 1"], None) == [[0, 2], [1]]
