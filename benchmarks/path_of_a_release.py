@@ -20,7 +20,7 @@ import dpgep
 
 PACKAGE = Path(dpgep.__file__).parent
 # most files and moves, with a given bound and with one that is bought: to be lowered
-MOST: dict[Any, tuple[int, int]] = {1.0: (21, 88), "auto": (27, 139)}
+MOST: dict[Any, tuple[int, int]] = {1.0: (18, 87), "auto": (22, 137)}
 
 Function = tuple[str, str]  # file, name
 

@@ -29,11 +29,9 @@ from dpgep.models.preprocessing import AutoPreprocessing, Bound, Preprocessing
 from dpgep.models.row_model import Classes, Slices
 from dpgep.privacy.accounting import Accounting
 from dpgep.privacy.budget import Budget
-from dpgep.privacy.curator import Curator
+from dpgep.privacy.curator import Curator, Stages, noise_stream
 from dpgep.privacy.curator import Release as MomentQuery
 from dpgep.privacy.ledger import Ledger
-from dpgep.privacy.noise import noise_stream
-from dpgep.privacy.stages import Stages
 from dpgep.problems.builders import table_problem
 from dpgep.problems.mergeable_moments import Moments, SummedProblem, problem_from
 from dpgep.problems.problem import MomentProblem, Problem

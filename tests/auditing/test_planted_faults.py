@@ -21,8 +21,8 @@ import dpgep
 from dpgep._dispatch import core
 from dpgep.data.integer_moments import ExactMomentAccumulator
 from dpgep.data.integer_sums import MagnitudeCounts
-from dpgep.methods.accuracy import Accuracy
-from dpgep.privacy import clipped_products, curator, noise, products, sampled_products, screening, stages
+from dpgep.methods.eigen import Accuracy
+from dpgep.privacy import clipped_products, curator, noise, products, sampled_products, screening
 from dpgep.privacy.budget import Budget
 from dpgep.privacy.ledger import Ledger
 from dpgep.problems.problem import MomentProblem
@@ -71,7 +71,7 @@ def counts_without_noise(patch: Patch) -> None:
 
 @fault(" auto ")
 def a_histogram_that_counts_for_half(patch: Patch) -> None:
-    around(patch, stages, "_scale", lambda real: lambda *given: real(*given) // 2)
+    around(patch, curator, "_scale", lambda real: lambda *given: real(*given) // 2)
 
 
 @fault("clipped-power(")
@@ -108,7 +108,7 @@ def noise_drawn_twice_from_one_state(patch: Patch) -> None:
 
         def add_noise(moments: Any, scales: Any, stream: Any) -> None:
             for array, scale in ((moments.sums, scales.sums), (moments.sums, scales.sums)):
-                again = core.NoiseStream(key, transcript=noise.watched_draws())
+                again = core.NoiseStream(key, transcript=curator.watched_draws())
                 core.add_exact_noise(array, scale + 0 * next(parts), again)
             core.add_exact_symmetric_noise(moments.second, scales.diagonal, scales.off_diagonal, stream)
 

@@ -21,8 +21,9 @@ import dpgep
 from dpgep._dispatch import core
 from dpgep._watched import Transcript, naming
 from dpgep.methods import METHODS
+from dpgep.privacy.curator import noise_stream, watched_draws
 from dpgep.privacy.ledger import Ledger, LedgerEntry
-from dpgep.privacy.noise import add_grid_noise, noise_stream, watched_draws
+from dpgep.privacy.noise import add_grid_noise
 
 CASES = {case[0]: case[1:] for case in cases()}
 # runs that take a second

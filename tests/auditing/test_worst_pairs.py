@@ -162,6 +162,6 @@ def test_every_mechanism_is_run_by_a_case() -> None:
     kernels = kernels_that_draw()
     assert {"add_exact_noise", "Noise", "of_csr"} <= kernels
     found = {name: place for path in PACKAGE.rglob("*.py") for name, place in about_noise(path, kernels)}
-    assert {"privacy.noise.add_grid_noise", "privacy.stages.Stages.column_sums", "run.Run.curator"} <= set(found)
+    assert {"privacy.noise.add_grid_noise", "privacy.curator.Stages.column_sums", "run.Run.curator"} <= set(found)
     ran = frozenset().union(*(replayed(name)[1] for name in CASES))
     assert {name for name, place in found.items() if place not in ran} == set(NO_MECHANISMS)

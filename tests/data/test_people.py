@@ -30,7 +30,7 @@ from dpgep.data.people import WEIGHT_BITS, row_keys, row_weights
 from dpgep.data.rows import Batch, Rows
 from dpgep.methods import METHODS
 from dpgep.privacy import sampled_products
-from dpgep.privacy.noise import noise_stream
+from dpgep.privacy.curator import noise_stream
 from dpgep.privacy.rounding import product_error
 from dpgep.privacy.sampled import SampledMechanism
 from dpgep.reports.report import verify

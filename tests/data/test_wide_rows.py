@@ -14,7 +14,7 @@ import dpgep
 from dpgep._dispatch import core
 from dpgep.methods import base as of_release
 from dpgep.methods import eigen
-from dpgep.methods.accuracy import products_accuracy
+from dpgep.methods.eigen import products_accuracy
 from dpgep.methods.matrix_free import Leading, _start, leading_solutions
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger
@@ -53,7 +53,7 @@ def problem_of(name: str, d: int = 150) -> Any:
 @pytest.mark.parametrize("k", [1, 6, 30])
 def test_the_leading_vectors_tell_what_all_tell(name: str, k: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Solution and diagnostics, where the noise among vectors left out is known in the mean alone."""
-    monkeypatch.setattr("dpgep.methods.accuracy._CORNER", 30)  # of 150 vectors
+    monkeypatch.setattr("dpgep.methods.eigen._CORNER", 30)  # of 150 vectors
     given, found = problem_of(name), []
     for many in (10**9, 100):
         monkeypatch.setattr(eigen, "_MANY", many)

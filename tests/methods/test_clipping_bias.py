@@ -16,8 +16,8 @@ import dpgep
 from dpgep.methods.clipping_bias import _put_back, _root_of_correlation, lost_variances, turn_by_clipping
 from dpgep.models import CcaModel
 from dpgep.models.moments import MomentNoise, ReleasedMoments
-from dpgep.models.pencil import MomentsPencil
 from dpgep.models.preprocessing import Preprocessing
+from dpgep.models.row_model import MomentsPencil
 
 
 def released(second: Any) -> ReleasedMoments:

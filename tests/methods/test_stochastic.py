@@ -14,9 +14,8 @@ from dp_accounting.rdp import RdpAccountant
 from scipy import sparse, stats
 
 import dpgep
-from dpgep.privacy.curator import Curator
+from dpgep.privacy.curator import Curator, noise_stream
 from dpgep.privacy.ledger import Ledger, LedgerEntry
-from dpgep.privacy.noise import noise_stream
 from dpgep.privacy.sampled import (
     SampledMechanism,
     add_remove_target,

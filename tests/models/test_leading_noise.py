@@ -10,7 +10,7 @@ import pytest
 import scipy.stats
 from conftest import Matrix
 
-from dpgep.methods.accuracy import null_eigenvalue
+from dpgep.methods.eigen import null_eigenvalue
 from dpgep.models import FdaModel, PcaModel, SirModel
 from dpgep.models.gep import GepModel, ReleasedMatrices
 from dpgep.models.moments import MomentNoise, ReleasedGroups

@@ -12,7 +12,7 @@ from conftest import Matrix, solve_seeded
 
 import dpgep
 from dpgep.models.moments import NO_NOISE, ReleasedMoments
-from dpgep.models.pencil import with_eigenvalues
+from dpgep.models.row_model import with_eigenvalues
 from dpgep.results.intervals import solved
 
 SIZES = (3, 2, 4)

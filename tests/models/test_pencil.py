@@ -11,7 +11,7 @@ import reference
 
 from dpgep.models import CcaModel, PcaModel
 from dpgep.models.model import BETWEEN, WITHIN, Traits
-from dpgep.models.pencil import Pencil, PencilPart
+from dpgep.models.row_model import Pencil, PencilPart
 
 D = 5
 WEIGHTS = (np.array([1.0, 0.0, -2.0]), np.ones(3))

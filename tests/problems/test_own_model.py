@@ -16,8 +16,7 @@ import dpgep
 from dpgep.models import CcaModel, PcaModel, TableModel, ViewsModel
 from dpgep.models.gep import GepModel
 from dpgep.models.model import BETWEEN, MEANS, TOTAL, WITHIN, WITHIN_GROUPS, MatrixPencil, Model, Scatter, Traits
-from dpgep.models.pencil import MomentsPencil
-from dpgep.models.row_model import Classes, RowModel
+from dpgep.models.row_model import Classes, MomentsPencil, RowModel
 from dpgep.problems.problem import Problem, problem_of
 from dpgep.serialization import decoded, encoded, stored_as
 

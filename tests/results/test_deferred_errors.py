@@ -14,7 +14,7 @@ import pytest
 from conftest import solve_seeded
 
 import dpgep
-from dpgep.methods.accuracy import Accuracy
+from dpgep.methods.eigen import Accuracy
 
 of_release = importlib.import_module("dpgep.methods.release")  # a function of this name hides the module
 PROBLEMS = ["pca", "of many features", "standardized", "pls", "gep"]

@@ -12,16 +12,16 @@ from scipy.special import logsumexp
 from scipy.stats import halfnorm
 
 import dpgep
-from dpgep.methods import accuracy
-from dpgep.methods.accuracy import (
+from dpgep.methods import eigen
+from dpgep.methods.eigen import (
     FALSE_ALARM,
+    Eigensystem,
     before_noise,
     judged_components,
     log_supports,
     null_eigenvalue,
     semicircle_edge,
 )
-from dpgep.methods.eigen import Eigensystem
 from dpgep.models import PcaModel, PlsModel
 from dpgep.models.moments import MomentNoise, ReleasedMoments, goe
 
@@ -93,7 +93,7 @@ def test_the_edge_of_the_semicircle_is_hardly_passed(d: int, rng: np.random.Gene
 def edge_of_searched_noise(model: Any, d: int, log_searched: float, monkeypatch: pytest.MonkeyPatch) -> float:
     """In deviations s_1, with so many draws of noise alone that mean and deviation are known to some percent."""
     for name, value in (("_SMALL_DRAWS", 4000), ("_MOST_DRAWS", 4000), ("_EDGES_TIMES_CUBE", math.inf)):
-        monkeypatch.setattr(accuracy, name, value)
+        monkeypatch.setattr(eigen, name, value)
     second = np.diag(np.linspace(2.0, 1.0, d))
     released = ReleasedMoments(np.zeros((d, 0)), np.zeros(0), 1e3, MomentNoise(1.0, 0.0, 0.0), second)
     system = Eigensystem(np.linspace(2.0, 1.0, d), np.eye(d), 0.0)

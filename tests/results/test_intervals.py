@@ -12,7 +12,7 @@ from scipy import stats
 
 import dpgep
 from dpgep.models.moments import NO_NOISE
-from dpgep.models.pencil import with_eigenvalues
+from dpgep.models.row_model import with_eigenvalues
 from dpgep.results.intervals import bootstrap_intervals, correlation_intervals, solved
 
 

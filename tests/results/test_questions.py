@@ -19,13 +19,11 @@ from scipy import stats
 from stored import bytes_of
 
 import dpgep
-from dpgep.methods.accuracy import judged_components
-from dpgep.methods.eigen import Eigensystem
+from dpgep.methods.eigen import Eigensystem, judged_components
 from dpgep.models import PlsModel
 from dpgep.models.moments import MomentNoise, ReleasedMoments, goe, in_one_group
-from dpgep.models.pencil import MomentsPencil
 from dpgep.models.preprocessing import unclipped
-from dpgep.models.row_model import Classes, Slices
+from dpgep.models.row_model import Classes, MomentsPencil, Slices
 from dpgep.problems.builders import table_problem
 
 D, N = 6, 3000

@@ -14,7 +14,7 @@ from method_cases import MU
 from stage_cases import ADJACENCIES, PREPROCESSING, RUNS, STAGES, exact_answers, run_case, stage_case
 
 from dpgep.models.model import Adjacency
-from dpgep.privacy.stages import Stages
+from dpgep.privacy.curator import Stages
 
 pytestmark = [pytest.mark.statistical, pytest.mark.deep]
 

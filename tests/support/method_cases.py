@@ -26,7 +26,7 @@ from dpgep.local import GaussianRandomizer
 from dpgep.models.gep import ReleasedMatrices
 from dpgep.models.model import Adjacency
 from dpgep.models.moments import ReleasedGroups, ReleasedMoments
-from dpgep.models.pencil import pencil_of
+from dpgep.models.row_model import pencil_of
 from dpgep.privacy import sampled_products, screening
 from dpgep.privacy.clipped_products import Asked, ClippedMean, ClippedMoment
 from dpgep.privacy.curator import Curator, FeatureRelease, LocalReports, normalized_groups

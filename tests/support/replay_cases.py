@@ -27,9 +27,9 @@ from dpgep.local import GaussianRandomizer
 from dpgep.models.model import Adjacency
 from dpgep.privacy import sampled_products
 from dpgep.privacy.clipped_products import Asked, ClippedMean, ClippedMoment, Mean, ProductNorms
-from dpgep.privacy.curator import Curator, FeatureRelease, LocalReports, Release
+from dpgep.privacy.curator import Curator, FeatureRelease, LocalReports, Release, noise_stream
 from dpgep.privacy.ledger import Ledger
-from dpgep.privacy.noise import add_grid_noise, noise_stream
+from dpgep.privacy.noise import add_grid_noise
 from dpgep.privacy.products import ProductNoise, Products
 from dpgep.privacy.sampled import SampledMechanism
 from dpgep.privacy.sampled_products import Samples

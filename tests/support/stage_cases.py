@@ -26,9 +26,8 @@ from dpgep.data.rows import Batch, Rows
 from dpgep.models.bins import Interval
 from dpgep.models.model import Adjacency, PublicFacts
 from dpgep.models.moments import ReleasedMoments
-from dpgep.privacy.curator import Curator, Release
+from dpgep.privacy.curator import Curator, NoisyCounts, Release, Stages
 from dpgep.privacy.ledger import Ledger
-from dpgep.privacy.stages import NoisyCounts, Stages
 from dpgep.problems.builders import table_problem
 
 ADJACENCIES: tuple[Adjacency, ...] = ("replace-one", "add-remove")

@@ -14,8 +14,8 @@ from dpgep._checks import require_count
 from dpgep._files import Target, save
 from dpgep.errors import AccuracyWarning, PrivacyWarning, warn
 from dpgep.local.protocol import LocalMechanism, ReportError, Reports, calibrate, require_calibrated
-from dpgep.methods.accuracy import quotient_accuracy
 from dpgep.methods.base import Diagnostics, MethodResult, PairOptions, method_result, support_of
+from dpgep.methods.eigen import quotient_accuracy
 from dpgep.methods.papers.fantope import FantopeFit, fantope_relaxation
 from dpgep.methods.release import solve_released
 from dpgep.models import PcaModel

@@ -15,7 +15,7 @@ from dpgep._threads import thread_count
 from dpgep.data.inputs import as_matrix
 from dpgep.data.rows import Rows, clipped_blocks
 from dpgep.local.protocol import ENTRY_TYPES, LocalMechanism, Reports, calibrate, diagonal, triangle
-from dpgep.privacy.noise import noise_stream
+from dpgep.privacy.curator import noise_stream
 
 # Products of a block of rows with themselves: small enough for the memory of the last block to be used again, since new
 # pages cost more than the products.

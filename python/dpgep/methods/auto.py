@@ -21,7 +21,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dpgep.methods.accuracy import RANK, semicircle_edge
 from dpgep.methods.base import MethodResult, ReleaseOptions, matrix_bytes
 from dpgep.methods.clipped_power import (
     LEAST_SHARE,
@@ -32,9 +31,9 @@ from dpgep.methods.clipped_power import (
     resumed,
     sampling_error,
 )
-from dpgep.methods.eigen import solve_pair
+from dpgep.methods.eigen import RANK, semicircle_edge, solve_pair
 from dpgep.methods.matrix_free import leading_by_products, operator_release
-from dpgep.methods.release import counting_clipping, release, solve_released
+from dpgep.methods.release import release, solve_released, with_clipping_bias
 from dpgep.models.model import Matrix, Model
 from dpgep.models.moments import ReleasedGroups, ReleasedMoments, pooled_by_precision
 from dpgep.privacy.clipped_products import AffordsClippedProducts, Asked, NoisyMean, ProductNorms
@@ -211,7 +210,8 @@ def _rest(curator: Curator, probe: _Probe, k: int, options: ReleaseOptions) -> M
     rest = curator.answer(Release())
     assert isinstance(rest, ReleasedMoments)
     noisy = curator.model.noisy(pooled_by_precision(probe.moments, rest))
-    return counting_clipping(solve_released(noisy, k, options), noisy, curator)
+    found = solve_released(noisy, k, options)
+    return with_clipping_bias(found, noisy, found.moments, curator.public.preprocessing)
 
 
 def _with_unseen(found: MethodResult, probe: _Probe) -> MethodResult:

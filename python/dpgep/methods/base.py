@@ -14,7 +14,7 @@ import numpy as np
 
 from dpgep._checks import Bytes, Count, NonNegative, Share, check_fields, require_count, suggestion
 from dpgep._show import Shown
-from dpgep.methods.accuracy import Accuracy
+from dpgep.methods.eigen import Accuracy
 from dpgep.models.model import Matrix, Model, PublicSide, Released
 from dpgep.models.moments import ReleasedGroups, ReleasedMoments
 from dpgep.models.row_model import RowModel, view_labels

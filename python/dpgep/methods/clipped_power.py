@@ -26,10 +26,9 @@ import scipy  # its special functions are loaded when they are used
 import scipy.linalg
 
 from dpgep._checks import Count, Share, require_one_of
-from dpgep.methods.accuracy import FALSE_ALARM, RANK, quotient_accuracy
 from dpgep.methods.base import Diagnostics, MethodResult, Options, method_result
 from dpgep.methods.clipped_residuals import ResidualAscent, polar, require_affordable
-from dpgep.methods.eigen import leading_first
+from dpgep.methods.eigen import FALSE_ALARM, RANK, leading_first, quotient_accuracy
 from dpgep.methods.papers.initial_vectors import RANDOM, first_block, given_vectors
 from dpgep.models.bins import LARGEST_THRESHOLD, LEAST_THRESHOLD, PRODUCT_EDGES, norm_quantile
 from dpgep.models.model import Matrix, PublicSide

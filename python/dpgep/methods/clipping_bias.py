@@ -10,19 +10,16 @@ the mean turn of the components when all this is put back. Nothing else is known
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
-from dpgep.methods.base import MethodResult
 from dpgep.methods.eigen import solve_pair
-from dpgep.models.model import Matrix, MatrixPencil, NoisyPencil
-from dpgep.models.moments import ReleasedMoments, in_one_group, paired
-from dpgep.models.pencil import MomentsPencil
+from dpgep.models.model import Matrix, MatrixPencil
+from dpgep.models.moments import ReleasedMoments, in_one_group
 from dpgep.models.preprocessing import Preprocessing
 from dpgep.models.redundant import Redundancy, reduced
+from dpgep.models.row_model import MomentsPencil
 
 # Chosen on half of the public tables of benchmarks/real_tables.py (docs/mathematics.md, section 5): how many times as
 # much as is seen was lost, and at most, in units of what is left; the share of tails that are independent, and normal
@@ -30,45 +27,8 @@ from dpgep.models.redundant import Redundancy, reduced
 _GROWN, _MOST, _INDEPENDENT, _ROWS, _MOVED = 2.5, 50.0, 0.85, 8, 0.75
 # Deviations by which what a column has lost may differ from what is missing of its bought variance.
 _NEAR = 0.5
-# More than this of the columns' variances, where entries were cut off, is warned of.
-_MUCH_CUT = 0.3
 # Draws, the same in every run.
 _SEED, _DRAWS = 0x62696173, 16
-
-
-def with_clipping_bias(
-    result: MethodResult, noisy: NoisyPencil, clipped: ReleasedMoments, preprocessing: Preprocessing | None
-) -> MethodResult:
-    """A result whose expected errors count clipping as well: of ``clipped`` moments of mapped rows, or of better ones.
-
-    ``noisy``: the pencil that was solved. The result is as it was, where nothing is known of what clipping took, as of
-    a public bound, or nothing was taken.
-    """
-    found = result.diagnostics
-    if result.moments is None or preprocessing is None or not isinstance(noisy, MomentsPencil):
-        return result
-    exact = preprocessing.variance_error is None or not (np.any(preprocessing.variance_error) or clipped.noise.second)
-    if preprocessing.energy_kept == 1 and exact:  # without noise nothing is clipped: it is holes that lessen variances
-        return result
-    noisy, support = replace(noisy, released=paired(result.moments)), getattr(found, "support", None)
-    turn = partial(
-        turn_by_clipping, noisy, paired(clipped), preprocessing, found.regularization, len(found.lost), support
-    )
-    return replace(
-        result,
-        diagnostics=replace(found, accuracy=found.accuracy.biased(turn)),
-        accuracy_warnings=(*result.accuracy_warnings, *_cut_warning(preprocessing, len(clipped.second.T))),
-    )
-
-
-def _cut_warning(preprocessing: Preprocessing, d: int) -> Iterator[str]:
-    """Where a few people hold much of the variance, of columns that the release cannot name."""
-    cut = preprocessing.energy_cut / d
-    if cut > _MUCH_CUT:
-        yield (
-            f"entries beyond {preprocessing.largest:.3g} deviations, which were cut off, hold {cut:.0%} as much "
-            "variance as all else, in unknown columns: errors may be several times as large. Logarithms or ranks help"
-        )
 
 
 def lost_variances(left: Matrix, noise: Matrix, preprocessing: Preprocessing, n: float) -> Matrix:

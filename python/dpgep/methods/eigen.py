@@ -1,21 +1,43 @@
-"""Solve A v = lambda B v for a noisy symmetric pair, all eigenvalues, in memory for three d x d matrices.
+"""Eigensystems of noisy pairs, A v = lambda B v; how far noise turned components, and which of them it may have made.
 
-For B = I in many dimensions, all eigenvalues but only the leading vectors: of a tridiagonal matrix, in memory for two.
+All eigenvalues, in memory for three d x d matrices. For B = I in many dimensions only the leading vectors: of a
+tridiagonal matrix, in memory for two. How accurate they are follows from the known law of the noise alone.
+
+Errors are a bootstrap in the eigenbasis of the released pair. In the basis of its solutions the pair is diag(lambda).
+The truth is taken to be diag(theta), with theta the eigenvalues before noise pushed them apart; noise of the known law
+is added to it again, and eigenvectors are compared. This runs when someone asks.
+
+A component is lost whose eigenvalue noise alone could show: its direction may be any. The leading eigenvalue of noise
+alone is simulated through the same B: for B the identity its law is that of the edge of the semicircle, sigma sqrt(2 d)
+and the fluctuations of Tracy and Widom, found without matrices (`models.null`).
+
+A pair that is known by its products has no spectrum, only quotients of components, and the law of the noise stands in
+for it. For B the identity: a semicircle around ``centre``, above which a component of eigenvalue centre + theta shows
+at centre + theta + edge^2/(4 theta), with a squared sine of edge^2/(4 theta^2). For other B the same sums are bounded
+with the least that the ridge leaves of B.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
+from typing import Any
 
 import numpy as np
-import scipy.linalg
+import scipy.linalg  # other parts of it are loaded when they are used
 from numpy.typing import NDArray
 from scipy.linalg import lapack
 
 from dpgep._checks import require_count, require_non_negative
+from dpgep._show import Shown
 from dpgep._threads import blas_on_one_thread
-from dpgep.models.model import Matrix
+from dpgep.models.model import Matrix, Model, NoisyPencil
+from dpgep.models.moments import ReleasedGroups
+from dpgep.models.null import leading_of_noise
+from dpgep.privacy.products import NoisyProducts
 
 # Up to this size the checks of SciPy take longer than LAPACK, and a copy costs nothing.
 _SMALL = 48
@@ -27,6 +49,25 @@ _MANY = 1000
 _ONE_THREAD = 1000
 # From here on it counts that an A of low rank has few eigenvectors to look for.
 _LOW_RANK = 500
+# Probability that noise alone passes for a component.
+FALSE_ALARM = 5e-3
+# Normal deviations at FALSE_ALARM.
+RANK = 2.58
+# This many leading solutions take part in the bootstrap; how the others mix with them is of first order.
+_CORNER = 96
+_STEPS = 24
+# Draws: many where they cost little; few where one is enough, as of an edge that hardly fluctuates.
+_MOST_DRAWS = 32
+# Of noise whose leading eigenvalue needs no d x d matrices.
+_SMALL_DRAWS = 128
+_FEWEST_TRUTHS, _TRUTHS_TIMES_CUBE = 8, 32 * 48**3
+_FEWEST_EDGES, _EDGES_TIMES_CUBE = 4, 32 * 63**3
+# They are public, and the same in every run: nothing about the data depends on them.
+_TRUTHS_SEED, _EDGES_SEED = 0x6572726F72, 0x6E6F697365
+# Mean and deviation of |N|, the chi law with one degree of freedom.
+_CHI_MEAN, _CHI_DEVIATION = math.sqrt(2 / math.pi), math.sqrt(1 - 2 / math.pi)
+# Beyond this many dimensions the leading eigenvalue alone is found by products.
+_DENSE = 128
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,17 +124,6 @@ def solve_pair(
 def on_one_thread(d: int) -> AbstractContextManager[None]:
     """Keep LAPACK to one thread for a block about matrices of d features, where several are slower."""
     return blas_on_one_thread() if _SMALL < d <= _ONE_THREAD else nullcontext()
-
-
-def bordered(matrix: Matrix, rows: Matrix) -> Matrix:
-    """A symmetric matrix (j, j) with ``rows`` (m, j + m) added below, and on the right."""
-    j, total = len(matrix), rows.shape[1]
-    grown = np.empty((total, total))
-    grown[:j, :j] = matrix
-    grown[j:, :j] = rows[:, :j]
-    grown[:j, j:] = rows[:, :j].T
-    grown[j:, j:] = (rows[:, j:] + rows[:, j:].T) / 2
-    return grown
 
 
 def check_pair(a: Matrix, b: Matrix | None, n_components: int, ridge: float) -> None:
@@ -180,3 +210,396 @@ def _eigh(matrix: Matrix, driver: str = "evr") -> tuple[Matrix, Matrix]:
     # little faster, two.
     values, vectors = scipy.linalg.eigh(matrix.T, overwrite_a=True, check_finite=False, driver=driver)
     return values, vectors
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Accuracy(Shown):
+    """``errors`` (K,): expected squared sines; ``span``: their sum for the span, between 0 and K; ``lost`` (K,).
+
+    ``bias`` (K,): the part of the errors that is not noise but clipping; None where it is not known.
+    """
+
+    errors: Matrix
+    span: float
+    lost: tuple[bool, ...]
+    bias: Matrix | None = field(default_factory=lambda: None)  # not an attribute of the class: it may be deferred
+
+    @classmethod
+    def deferred(cls, simulate: Callable[[], Accuracy], lost: tuple[bool, ...]) -> Accuracy:
+        """The accuracy that ``simulate()`` returns, computed when errors are first read: most callers never read them.
+
+        It must be a function of released values, with draws from a public seed. It runs on one thread of BLAS. So when,
+        in which process and how often it does changes no bit. Copies and pickles hold the errors.
+        """
+        later = cls.__new__(cls)
+        later.__dict__.update(_simulate=simulate, lost=lost)
+        return later
+
+    def __getattr__(self, name: str) -> Any:
+        """Errors, span and bias where they were not asked for yet."""
+        simulate = self.__dict__.get("_simulate")
+        if name in self.__dict__:  # by now: another thread has found it
+            return self.__dict__[name]
+        if simulate is None or name not in ("errors", "span", "bias"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        with blas_on_one_thread():
+            found = simulate()
+        self.__dict__.update(errors=found.errors, span=found.span, bias=found.bias)
+        self.__dict__.pop("_simulate", None)
+        return getattr(found, name)
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.errors, self.span, self.lost, self.bias)
+
+    def worsened(self, by: Matrix) -> Accuracy:
+        """With independent errors, squared sines (K,), besides."""
+        span = min(self.span + float(by.sum()), float(len(by)))
+        return Accuracy(1 - (1 - self.errors) * (1 - by), span, self.lost, self.bias)
+
+    def biased(self, turn: Callable[[], tuple[Matrix, float]]) -> Accuracy:
+        """With the squared sines (K,) by which components are turned by something else, and their span, summed."""
+
+        def together() -> Accuracy:
+            bias, of_span = turn()
+            span = min(self.span + of_span, float(len(bias)))
+            return Accuracy(1 - (1 - self.errors) * (1 - bias), span, self.lost, bias)
+
+        return Accuracy.deferred(together, self.lost)
+
+    def without(self, lost: tuple[bool, ...]) -> Accuracy:
+        """Where these are lost besides."""
+        gone = np.asarray(self.lost) | np.asarray(lost)
+        errors = np.where(gone, 1.0, self.errors)
+        span = min(self.span + float((errors - self.errors).sum()), float(len(gone)))
+        return Accuracy(errors, span, tuple(gone.tolist()), self.bias)
+
+    def after_screen(self, missed: float) -> Accuracy:
+        """The accuracy if a screen has dropped features that are expected to hold this share of the components."""
+        k = len(self.lost)
+        return Accuracy(1 - (1 - self.errors) * (1 - missed), k - (k - self.span) * (1 - missed), self.lost, self.bias)
+
+
+def expected_accuracy(values: Matrix, variances: Matrix, lost: tuple[bool, ...], dimensions: int) -> Accuracy:
+    """Accuracy of the leading solutions, of which all from the first ``lost`` one on are unknown.
+
+    ``values`` (r,), descending, are the released eigenvalues; ``variances`` (m, r) those of the noise in the entries
+    between the m leading solutions and all, m = `rows_needed` (K, r). The components lie in r ``dimensions``, or
+    more where features were chosen.
+    """
+    k, p = len(lost), min(_CORNER, len(variances))
+    found = lost.index(True) if True in lost else k
+    near, inside = _bootstrap(values[:p], variances[:p, :p], min(found, p))
+    far = _first_order(values, variances[: len(near)], p)
+    alone = _first_order(values, variances[p : max(found, p)], 0, first=p)
+    errors, strays = np.ones(k), np.ones(found)
+    errors[:found] = np.append(1 - (1 - near) * (1 - far), alone)
+    strays[: len(near)] = 1 - (1 - inside) * (1 - far)
+    return Accuracy(errors, min(float(strays.sum()) + k - found, float(min(k, dimensions - k))), lost)
+
+
+def _first_order(values: Matrix, variances: Matrix, others: int, first: int = 0) -> Matrix:
+    """Squared sines by which solutions from ``first`` on mix with all from ``others`` on."""
+    rows = np.arange(first, first + len(variances))
+    gaps = values[rows, None] - values[others:]
+    gaps[rows[:, None] == np.arange(others, len(values))] = np.inf
+    with np.errstate(divide="ignore", invalid="ignore"):
+        tangents = np.where(variances[:, others:] > 0, variances[:, others:] / gaps**2, 0.0)
+    return np.asarray(1 - 1 / (1 + tangents.sum(axis=1)))
+
+
+def accuracy_given(errors: Matrix, span: float, lost: tuple[bool, ...], r: int) -> Accuracy:
+    """Accuracy of the leading of r solutions whose errors, were they not ``lost``, are known, also of the span."""
+    k = len(lost)
+    found = lost.index(True) if True in lost else k
+    singly = np.ones(k)
+    singly[: min(found, len(errors))] = errors[:found]
+    strayed = span if found == k == len(errors) else float(singly.sum())
+    return Accuracy(singly, min(strayed, float(min(k, r - k))), lost)
+
+
+def rows_needed(k: int, r: int) -> int:
+    """Between how many of r leading solutions and all the noise is asked for, to judge k of them."""
+    return min(r, max(_CORNER, k))
+
+
+def before_noise(values: Matrix, variances: Matrix) -> Matrix:
+    """Eigenvalues before noise with these variances of its entries was added, from those after, both descending.
+
+    Noise that grows like a Brownian motion pushes eigenvalues apart by d theta_i/dt = sum_j Var_ij/(theta_i - theta_j)
+    (Dyson); this is undone from t = 1 to 0. Eigenvalues that meet were one, as far as the noise lets us see.
+    """
+    from scipy.optimize import isotonic_regression  # slow to import
+
+    theta = values.copy()
+    tiny = 1e-12 * max(float(np.abs(values).max(initial=0.0)), np.finfo(float).tiny)
+    for step in range(_STEPS):
+        gaps = theta[:, None] - theta
+        gaps[np.abs(gaps) <= tiny] = np.inf
+        time = 1 - step / _STEPS  # a root: steps are equal where eigenvalues spread like it
+        theta = theta - 2 * time / _STEPS * (variances / gaps).sum(axis=1)
+        theta = isotonic_regression(theta, increasing=False).x
+    return np.asarray(theta)
+
+
+def _bootstrap(values: Matrix, variances: Matrix, found: int) -> tuple[Matrix, Matrix]:
+    """Mean squared sines of the ``found`` leading vectors with themselves, and with the span of all of them."""
+    p = len(values)
+    if not found or not variances.any():
+        return np.zeros(found), np.zeros(found)
+    variances = np.sqrt(variances * variances.T)
+    deviations = np.sqrt(variances)
+    theta = before_noise(values, variances)
+    generator = np.random.default_rng(_TRUTHS_SEED)
+    n_draws = int(np.clip(_TRUTHS_TIMES_CUBE / p**3, _FEWEST_TRUTHS, _MOST_DRAWS))
+    noise = np.triu(generator.standard_normal((n_draws, p, p)))
+    noise = (noise + np.triu(noise, 1).transpose(0, 2, 1)) * deviations
+    noise[:, np.arange(p), np.arange(p)] += theta
+    vectors = np.linalg.eigh(noise)[1][:, :, ::-1]
+    squares = vectors[:, :found, :found] ** 2
+    same = 1 - np.diagonal(squares, axis1=1, axis2=2).mean(axis=0)
+    inside = 1 - squares.sum(axis=1).mean(axis=0)
+    return same, np.maximum(inside, 0.0)
+
+
+def log_supports(d: int, k: int) -> float:
+    """Logarithm of the number of supports of k among d features."""
+    return math.lgamma(d + 1) - math.lgamma(k + 1) - math.lgamma(d - k + 1)
+
+
+def null_eigenvalue(model: Model, values: Matrix) -> float:
+    """The eigenvalue that all directions with these ``values`` would have without signal."""
+    return float(values.mean()) if model.traits.equal_eigenvalues else 0.0
+
+
+def judged_components(
+    noisy: NoisyPencil, system: Eigensystem, k: int, log_searched: float = 0.0, *, people: bool = False
+) -> tuple[tuple[bool, ...], Matrix | None]:
+    """Whether noise alone could show each of the k leading solutions of ``system``; once one is lost, all after it.
+
+    With it, (k,) the edge of the noise: eigenvalues that noise alone hardly exceeds. ``log_searched``: logarithm of the
+    number of supports that were searched. With ``people``, the noise and the sampling of people together.
+
+    An eigenvalue counts from `null_eigenvalue`: where the model's A is no signal, all its eigenvalues are about equal,
+    not zero. The edge falls with the number of components above; it is None where there is no noise.
+    """
+    values, r, model = system.values, len(system.values), noisy.model
+    if noisy.released.noiseless and not people:
+        return (False,) * k, None
+    edges, isotropic = np.full(k, -np.inf), noisy.isotropic and not people
+    mean, deviation = _edge(noisy, system, log_searched, people=people)
+    k, found, drawn, order = min(k, r), 0, 0, model.traits.noise_order
+    while found < k:
+        # fewer dimensions are left to noise by what stands above it
+        left = (r - found) / r if isotropic else 1.0
+        edge = (mean * math.sqrt(left) + deviation) ** order
+        centre = null_eigenvalue(model, values[found:])
+        edges[found:] = centre + edge
+        one_left = found == r - 1 and log_searched == 0.0 and (found > 0 or len(system.vectors) == 1)
+        if one_left or values[found] - centre > edge:
+            found += 1
+        elif isotropic or drawn == found:
+            break
+        else:  # the edge in the directions that are left is lower
+            rest = replace(system, values=values[found:], vectors=system.vectors[:, found:])
+            (mean, deviation), drawn = _edge(noisy, rest, log_searched, people=people), found
+    return (False,) * found + (True,) * (k - found), edges[:k]
+
+
+def _edge(noisy: NoisyPencil, system: Eigensystem, log_searched: float, *, people: bool) -> tuple[float, float]:
+    """Mean of the leading eigenvalue of noise alone, rooted by its order, and how far it strays at FALSE_ALARM."""
+    leading = _drawn_edges(noisy, system, people=people)
+    rooted, n_draws = np.maximum(leading, 0.0) ** (1 / noisy.model.traits.noise_order), len(leading)
+    spread = float(rooted.std(ddof=1)) * math.sqrt(1 + 1 / n_draws)
+    return float(rooted.mean()), _reach(n_draws, log_searched, len(system.values)) * spread
+
+
+@lru_cache(maxsize=64)
+def _reach(n_draws: int, log_searched: float, r: int) -> float:
+    """How many deviations above the mean the largest of e^log_searched leading eigenvalues of r is at most, but for a
+    probability of FALSE_ALARM; the deviation is that of ``n_draws``.
+
+    Their tails are longer than those of a normal law of their deviation, the more the rarer. Of one, chi with one
+    degree of freedom is the worst (3.33 deviations; 2.9 at the edge of a semicircle; 2.58 of the normal law); of many
+    that of a semicircle may be.
+    """
+    log_probability = math.log(FALSE_ALARM) - log_searched
+    reach = (_rank(log_probability - math.log(2)) - _CHI_MEAN) / _CHI_DEVIATION
+    if log_searched > 0 and r > 1:
+        reach = max(reach, _semicircle_reach(r, log_searched))
+    # a deviation from few draws: Student's law in place of the normal one
+    few = scipy.special.stdtrit(n_draws - 1, 1 - FALSE_ALARM) / _rank(math.log(FALSE_ALARM))
+    return float(few * reach)
+
+
+def _semicircle_reach(r: int, log_searched: float) -> float:
+    """The same of GOE(1), r x r, without its mean eigenvalue: by the rate of large deviations, or by concentration (the
+    leading eigenvalue is convex, and moves by at most sqrt(1 - 1/r) of what the matrix does).
+    """
+    drawn = leading_of_noise(r, 0, _EDGES_SEED, _SMALL_DRAWS)
+    concentrated = math.sqrt(1 - 1 / r) * _rank(math.log(FALSE_ALARM) - log_searched)
+    above = min(semicircle_edge(r, log_searched) - float(drawn.mean()), concentrated)
+    return above / float(drawn.std(ddof=1))
+
+
+def _rank(log_probability: float) -> float:
+    """The value that a normal deviate exceeds with this probability."""
+    return -float(scipy.special.ndtri_exp(log_probability))
+
+
+def semicircle_edge(d: int, log_searched: float = 0.0) -> float:
+    """What the largest eigenvalue of GOE(1), d x d, exceeds with a probability of FALSE_ALARM at most, searched often.
+
+    P(largest >= y sqrt(2 d)) <= exp(-d (y sqrt(y^2 - 1) - arcosh y)), the rate of large deviations; over e^log_searched
+    matrices by the union bound.
+    """
+    from scipy.optimize import brentq  # slow to import
+
+    wanted = (log_searched - math.log(FALSE_ALARM)) / d
+    root = brentq(lambda y: y * math.sqrt(y * y - 1) - math.acosh(y) - wanted, 1.0, 2 + math.sqrt(2 * wanted))
+    return math.sqrt(2 * d) * float(root)
+
+
+def _drawn_edges(noisy: NoisyPencil, system: Eigensystem, *, people: bool) -> Matrix:
+    """Largest eigenvalues of draws of noise alone, counted from their centres."""
+    r = len(system.values)
+    # all of an orthonormal basis changes no eigenvalue, and is not known where only leading vectors are
+    basis = system.vectors if system.vectors.shape[1] == r else None
+    leading = None if people else noisy.leading_noise(system.values, basis, _EDGES_SEED, _SMALL_DRAWS)
+    if leading is not None:
+        return leading
+    generator = np.random.default_rng(_EDGES_SEED)
+    n_draws = int(np.clip(_EDGES_TIMES_CUBE / r**3, _FEWEST_EDGES, _MOST_DRAWS))
+    noises = noisy.noise_alone(system.values, generator, n_draws, people=people)
+    return _leading_values(noises, basis, noisy.model)
+
+
+def _leading_values(noises: Iterator[Matrix], vectors: Matrix | None, model: Model) -> Matrix:
+    """Largest eigenvalue of V^T N V for each N, counted from its centre; of N itself where V is None."""
+    if vectors is None:
+        return np.array(list(map(partial(_leading_of, model), noises)))  # no draw is kept while the next is made
+    if vectors.shape[1] > _DENSE:
+        return np.array([_leading_by_products(noise, vectors, model) for noise in noises])
+    spectra = np.linalg.eigvalsh(vectors.T @ np.array(list(noises)) @ vectors)
+    return np.array([values[-1] - null_eigenvalue(model, values) for values in spectra])
+
+
+def _leading_of(model: Model, noise: Matrix) -> float:
+    return _largest(scipy.sparse.linalg.aslinearoperator(noise)) - null_eigenvalue(model, np.diagonal(noise))
+
+
+def _leading_by_products(noise: Matrix, vectors: Matrix, model: Model) -> float:
+    r = vectors.shape[1]
+    operator = scipy.sparse.linalg.LinearOperator(
+        (r, r), matvec=lambda x: vectors.T @ (noise @ (vectors @ x)), dtype=np.float64
+    )
+    trace = np.einsum("ij,ij->j", vectors, noise @ vectors)
+    return _largest(operator) - null_eigenvalue(model, trace)
+
+
+def _largest(operator: scipy.sparse.linalg.LinearOperator) -> float:
+    """The largest eigenvalue, up to a thousandth, or as near as iterations came."""
+    start = np.ones(operator.shape[0])
+    try:
+        top = scipy.sparse.linalg.eigsh(operator, k=1, which="LA", tol=1e-3, v0=start, return_eigenvectors=False)[0]
+    except scipy.sparse.linalg.ArpackNoConvergence as stopped:
+        top = max(stopped.eigenvalues, default=0.0)
+    return float(top)
+
+
+def products_accuracy(
+    model: Model,
+    products: NoisyProducts,
+    eigenvalues: Matrix,
+    sizes: Matrix,
+    *,
+    ridge: float,
+    centre: float,
+    sparsity: int | None = None,
+) -> Accuracy:
+    """`quotient_accuracy` of components found by noisy products; ``centre`` is 0 where B is not the identity."""
+    return quotient_accuracy(
+        eigenvalues,
+        sizes,
+        noise_level=products.noise_level,
+        n_features=model.n_features,
+        sparsity=sparsity,
+        identity_b=products.identity_b,
+        ridge=ridge,
+        centre=centre,
+        groups=products.groups,
+        noise_order=model.traits.noise_order,
+    )
+
+
+def quotient_accuracy(
+    eigenvalues: Matrix,
+    sizes: Matrix,
+    *,
+    noise_level: float,
+    n_features: int,
+    sparsity: int | None = None,
+    identity_b: bool = True,
+    ridge: float = 0.0,
+    centre: float = 0.0,
+    groups: ReleasedGroups | None = None,
+    noise_order: int = 1,
+) -> Accuracy:
+    """Accuracy of K components from their ``eigenvalues`` and ``sizes`` u^T (B + ridge I) u, u of unit norm.
+
+    ``noise_level`` is that of an answer, of B or of A where B is the identity; ``sparsity`` the number of features in
+    use, searched for among ``n_features``; ``groups`` released sums and counts, where there are some.
+    """
+    k = len(eigenvalues)
+    if noise_level == 0:
+        return Accuracy(np.zeros(k), 0.0, (False,) * k)
+    used = sparsity or n_features
+    deviation = noise_level / math.sqrt(2 * n_features)
+    alone = _alone(deviation, n_features, used, groups, noise_order)
+    heights = (eigenvalues - centre) * sizes
+    lost = tuple(bool(gone) for gone in np.cumsum(~(heights > alone)) > 0)
+    found = lost.index(True) if True in lost else k
+    values, size = eigenvalues[:found], sizes[:found]
+    edge = deviation * math.sqrt(2 * used)
+    if identity_b:
+        heights = np.maximum(heights[:found], edge)
+        theta = (heights + np.sqrt(heights**2 - edge**2)) / 2
+        bulk, scale = (edge / (2 * theta)) ** 2, np.full(found, deviation**2 / 2)
+    else:
+        scale = deviation**2 / 2 * (1 + values**2)
+        bulk = _squared_sine(scale * used / (max(ridge, deviation) * size * values**2))
+        bulk = 1 - (1 - bulk) * (1 - np.minimum(ridge / size, 1.0))  # the ridge's part of a component is bias
+    gaps = (values[:, None] - values) ** 2 * (size[:, None] * size)
+    np.fill_diagonal(gaps, np.inf)
+    with np.errstate(divide="ignore"):
+        among = _squared_sine((scale[:, None] / gaps).sum(axis=1))
+    errors = np.ones(k)
+    errors[:found] = 1 - (1 - bulk) * (1 - among)
+    most = float(min(k, used - k))
+    return Accuracy(errors, min(float(bulk.sum()) + k - found, most) if most >= 0 else 0.0, lost)
+
+
+def _alone(deviation: float, d: int, used: int, groups: ReleasedGroups | None, noise_order: int) -> float:
+    """Largest quotient v^T A v of unit vectors that noise alone hardly exceeds, v with ``used`` of d entries."""
+    if noise_order == 2:
+        assert groups is not None  # their means are what grows with the square of the noise
+        noise = groups.noise.sums * (
+            math.sqrt(used) + math.sqrt(max(groups.sums.shape[1] - 1, 1)) + _reach_of_one(d, used)
+        )
+        return float(noise**2 / max(groups.counts.min(), groups.noise.counts, 1 / groups.n))
+    edge = deviation * semicircle_edge(used, log_supports(d, used))
+    if groups is None or groups.sums.size == 0:
+        return edge
+    # centring: -(m e^T + e m^T) with e the noise of the mean m, an outlier of the semicircle where it is strong
+    mean = float(np.linalg.norm(groups.sums.sum(axis=1)))
+    tilt = mean * groups.noise.sums * math.sqrt(groups.sums.shape[1]) * (math.sqrt(used) + RANK)
+    bulk = deviation * math.sqrt(2 * used)
+    return max(edge, tilt + bulk**2 / (4 * tilt) + RANK * deviation) if tilt > bulk / 2 else edge
+
+
+def _reach_of_one(d: int, used: int) -> float:
+    """Normal deviations at FALSE_ALARM, for each of the supports."""
+    return math.sqrt(2 * (log_supports(d, used) - math.log(FALSE_ALARM)))
+
+
+def _squared_sine(squared_tangent: Matrix) -> Matrix:
+    return np.asarray(1 - 1 / (1 + squared_tangent))

@@ -17,7 +17,7 @@ from typing import Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep.methods.eigen import bordered, embedded, solve_pair
+from dpgep.methods.eigen import embedded, solve_pair
 from dpgep.models.model import Matrix
 from dpgep.privacy.products import NoisyProducts
 
@@ -234,3 +234,14 @@ def exchange_features(products: NoisyProducts, vectors: Matrix, ridge: float) ->
     found, n_exchanges, at_rest = exchanged(oracle, start, Size(len(support)), gain=_GAIN, most=MOST_EXCHANGES)
     unit = found.full_rows(d)
     return unit / np.linalg.norm(unit, axis=1, keepdims=True), n_exchanges, at_rest
+
+
+def bordered(matrix: Matrix, rows: Matrix) -> Matrix:
+    """A symmetric matrix (j, j) with ``rows`` (m, j + m) added below, and on the right."""
+    j, total = len(matrix), rows.shape[1]
+    grown = np.empty((total, total))
+    grown[:j, :j] = matrix
+    grown[j:, :j] = rows[:, :j]
+    grown[:j, j:] = rows[:, :j].T
+    grown[j:, j:] = (rows[:, j:] + rows[:, j:].T) / 2
+    return grown

@@ -21,15 +21,14 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from dpgep.methods.accuracy import RANK, null_eigenvalue, products_accuracy
 from dpgep.methods.base import Diagnostics, MethodResult, ReleaseOptions, directions_in, method_result
-from dpgep.methods.eigen import Eigensystem, bordered, embedded, solve_pair
+from dpgep.methods.eigen import RANK, Eigensystem, embedded, null_eigenvalue, products_accuracy, solve_pair
+from dpgep.methods.exchange import bordered
 from dpgep.methods.papers.initial_vectors import InitialVectors
 from dpgep.methods.papers.rayleigh_flow import STEP, FlowDiagnostics, TruncatedFlowOptions, flow_on
 from dpgep.methods.ridge import products_ridge
 from dpgep.models.model import Matrix, Model
-from dpgep.models.pencil import pencil_of
-from dpgep.models.row_model import RowModel
+from dpgep.models.row_model import RowModel, pencil_of
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.products import NoisyProducts, ProductNoise, Products
 from dpgep.serialization import stored_as

@@ -19,8 +19,8 @@ from dpgep.methods.weights import noise_weights
 from dpgep.models.bins import FIRST_OCTAVE, N_OCTAVES, NORM_STEPS, people_runs
 from dpgep.models.model import Matrix, Model
 from dpgep.models.preprocessing import LEAST_KEPT, AutoPreprocessing, Preprocessing
+from dpgep.privacy.curator import NoisyCounts, Stages
 from dpgep.privacy.ledger import split_budget
-from dpgep.privacy.stages import NoisyCounts, Stages
 
 # Noise in the share of the people in a bin that a stage is to have, and the shares of mu^2 that stages may take for it.
 _WANTED_NOISE = 0.02

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep.models.bins import BinRun, Interval, people_runs
-from dpgep.privacy.stages import NoisyCounts
+from dpgep.privacy.curator import NoisyCounts
 
 # Share of the people who must be seen in an interval for the others to be left outside.
 _MOST = 0.8

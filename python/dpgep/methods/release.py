@@ -15,15 +15,6 @@ import numpy as np
 import scipy  # its sparse matrices are loaded when they are used
 from numpy.typing import NDArray
 
-from dpgep.methods.accuracy import (
-    Accuracy,
-    accuracy_given,
-    expected_accuracy,
-    judged_components,
-    log_supports,
-    null_eigenvalue,
-    rows_needed,
-)
 from dpgep.methods.base import (
     Diagnostics,
     MethodResult,
@@ -33,16 +24,29 @@ from dpgep.methods.base import (
     oriented,
     support_of,
 )
-from dpgep.methods.clipping_bias import with_clipping_bias
-from dpgep.methods.eigen import Eigensystem, embedded, on_one_thread, solve_pair
+from dpgep.methods.clipping_bias import turn_by_clipping
+from dpgep.methods.eigen import (
+    Accuracy,
+    Eigensystem,
+    accuracy_given,
+    embedded,
+    expected_accuracy,
+    judged_components,
+    log_supports,
+    null_eigenvalue,
+    on_one_thread,
+    rows_needed,
+    solve_pair,
+)
 from dpgep.methods.matrix_free import operator_release
 from dpgep.methods.ridge import Ridge, public_ridge, released_ridge
 from dpgep.methods.screening import Screened, keep_features
 from dpgep.methods.sparse import SparseFit, sparse_solution
 from dpgep.models.model import Matrix, MatrixPencil, NoisyPencil, Released, Standardization
-from dpgep.models.moments import ReleasedMoments
-from dpgep.models.pencil import pencil_in_units
+from dpgep.models.moments import ReleasedMoments, paired
+from dpgep.models.preprocessing import Preprocessing
 from dpgep.models.redundant import Reduced, Redundancy, reduced
+from dpgep.models.row_model import MomentsPencil, pencil_in_units
 from dpgep.privacy.curator import Curator, FeatureRelease, LocalReports, Release
 from dpgep.serialization import stored_as
 
@@ -54,6 +58,8 @@ MOST_FEATURES = 200
 _MOST_LISTED = 10
 # Without noise, a larger share of clipped rows is warned of.
 _CLIPPED_UNSAID = 1 / 3
+# More than this of the columns' variances, where entries were cut off, is warned of.
+_MUCH_CUT = 0.3
 
 
 @stored_as("release")
@@ -108,15 +114,42 @@ def release(curator: Curator, n_components: int, options: ReleaseOptions) -> Met
     found = solve_released(noisy, n_components, options, redundant)
     if isinstance(released, ReleasedMoments) and released.mark is not None and found.moments is not None:
         found = replace(found, moments=released)  # with marks: the pairs follow from them
-    return counting_clipping(found, noisy, curator)
+    return with_clipping_bias(found, noisy, found.moments, curator.public.preprocessing)
 
 
-def counting_clipping(found: MethodResult, noisy: NoisyPencil, curator: Curator) -> MethodResult:
-    """The result of a pencil of released moments, whose expected errors count what clipping may have turned."""
-    preprocessing = curator.public.preprocessing
-    if preprocessing is None or found.moments is None:
-        return found
-    return with_clipping_bias(found, noisy, found.moments, preprocessing)
+def with_clipping_bias(
+    result: MethodResult, noisy: NoisyPencil, clipped: ReleasedMoments | None, preprocessing: Preprocessing | None
+) -> MethodResult:
+    """A result whose expected errors count clipping as well: of ``clipped`` moments of mapped rows, or of better ones.
+
+    ``noisy``: the pencil that was solved. The result is as it was, where nothing is known of what clipping took, as of
+    a public bound, or nothing was taken.
+    """
+    found = result.diagnostics
+    if clipped is None or result.moments is None or preprocessing is None or not isinstance(noisy, MomentsPencil):
+        return result
+    exact = preprocessing.variance_error is None or not (np.any(preprocessing.variance_error) or clipped.noise.second)
+    if preprocessing.energy_kept == 1 and exact:  # without noise nothing is clipped: it is holes that lessen variances
+        return result
+    noisy, support = replace(noisy, released=paired(result.moments)), getattr(found, "support", None)
+    turn = partial(
+        turn_by_clipping, noisy, paired(clipped), preprocessing, found.regularization, len(found.lost), support
+    )
+    return replace(
+        result,
+        diagnostics=replace(found, accuracy=found.accuracy.biased(turn)),
+        accuracy_warnings=(*result.accuracy_warnings, *_cut_warning(preprocessing, len(clipped.second.T))),
+    )
+
+
+def _cut_warning(preprocessing: Preprocessing, d: int) -> Iterator[str]:
+    """Where a few people hold much of the variance, of columns that the release cannot name."""
+    cut = preprocessing.energy_cut / d
+    if cut > _MUCH_CUT:
+        yield (
+            f"entries beyond {preprocessing.largest:.3g} deviations, which were cut off, hold {cut:.0%} as much "
+            "variance as all else, in unknown columns: errors may be several times as large. Logarithms or ranks help"
+        )
 
 
 def local_gaussian(curator: Curator, n_components: int, options: PairOptions) -> MethodResult:

@@ -15,9 +15,8 @@ import scipy  # its special functions and sparse solvers are loaded when they ar
 import scipy.linalg
 
 from dpgep._checks import require_share, whole_number
-from dpgep.methods.accuracy import log_supports
 from dpgep.methods.base import Sparsity, oriented
-from dpgep.methods.eigen import check_pair, embedded, positive_part
+from dpgep.methods.eigen import check_pair, embedded, log_supports, positive_part
 from dpgep.methods.exchange import Candidate, Size, Support, exchanged, largest_of, row_norms
 from dpgep.methods.papers.fantope import fantope_relaxation, leading_vectors
 from dpgep.methods.ridge import public_ridge

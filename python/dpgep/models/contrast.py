@@ -28,8 +28,8 @@ from dpgep.models.moments import (
     schur_form_variance,
 )
 from dpgep.models.null import spectrum_before_noise
-from dpgep.models.pencil import MomentsPencil
 from dpgep.models.plausible import PlausibleMoments, bartlett, root_of
+from dpgep.models.row_model import MomentsPencil
 
 
 @dataclass(frozen=True, eq=False)

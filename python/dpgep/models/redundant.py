@@ -21,9 +21,8 @@ import scipy.linalg
 
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, mean_factor
-from dpgep.models.pencil import MomentsPencil, PencilPart
 from dpgep.models.preprocessing import Preprocessing
-from dpgep.models.row_model import Indicators, RowModel
+from dpgep.models.row_model import Indicators, MomentsPencil, PencilPart, RowModel
 
 # Variance of a sum of indicators below which it is left out: of few people without a listed category, or what cutting
 # rare categories makes of it. In deviations of the noise, it is shown from the first on, and not looked for beyond the

@@ -1,25 +1,73 @@
-"""Models of rows of people: what a person consists of, as plain data, and the names of the columns."""
+"""Models of rows of people: what a person consists of, and A and B from released moments, with the law of their noise.
+
+In the units of rows that were divided by public scales S, A = S A' S with A' that of the divided rows, whose noise is
+isotropic. With u = S v, v^T dA v = u^T dA' u: all that is known about the noise in A' holds for A, at vectors
+multiplied by S.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+import math
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
-from typing import Any, ClassVar, TypeAlias, TypeVar
+from functools import cache, cached_property
+from typing import Any, ClassVar, TypeAlias, TypeVar, cast
 
 import numpy as np
+import scipy  # its sparse matrices are loaded when they are used
 from numpy.typing import NDArray
 
-from dpgep.models.model import Matrix, Model, PublicFacts, Traits
-from dpgep.models.moments import MomentLayout, ReleasedMoments, together
+from dpgep.models.model import (
+    Blocks,
+    Matrix,
+    MatrixPencil,
+    Model,
+    NoisyPencil,
+    PublicFacts,
+    Scatter,
+    Standardization,
+    Traits,
+    slices_of,
+)
+from dpgep.models.moments import (
+    MomentLayout,
+    ReleasedGroups,
+    ReleasedMoments,
+    block_form_variance,
+    goe_of,
+    group_factors,
+    groups_alone,
+    mean_factor,
+    normals,
+    schur_form_variance,
+    together,
+    total_share,
+    total_shares,
+)
+from dpgep.models.null import leading_of_noise
 from dpgep.models.pairwise import require_pairs
-from dpgep.models.pencil import MomentsPencil
+from dpgep.models.plausible import (
+    PlausibleMoments,
+    SampledPeople,
+    truth_of_columns,
+    truth_of_groups,
+    truth_of_rows,
+    truth_of_views,
+)
 from dpgep.models.preprocessing import Preprocessing
+from dpgep.models.standardized import (
+    correlation_form_variance,
+    correlation_noise,
+    correlations,
+    standardization_of,
+)
 
 M = TypeVar("M", bound="RowModel")
 
 # Most names in a message.
 _SHOWN = 5
+# Numbers of simulated releases that are held at once.
+_AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -156,3 +204,305 @@ def names_of_views(model: Model) -> list[tuple[str, ...] | None]:
     """Names of the features of each view; None where they have none."""
     names = model.feature_names
     return [None if names is None else names[view] for view in model.views]
+
+
+@dataclass(frozen=True, eq=False)
+class PencilPart:
+    """One matrix of a pencil: some blocks of M + F^T diag(weights) F, or, without ``moment``, of F^T diag(weights) F.
+
+    Attributes
+    ----------
+    weights : (r,), one for each of the pencil's factors.
+    moment : whether the second moment M is a part of it.
+    blocks : all of it, or for several views the blocks "between" views or those "within" a view; the others are zero.
+    """
+
+    weights: Matrix
+    moment: bool = True
+    blocks: Blocks = "whole"
+
+    def matrix(self, second: Matrix, factors: Matrix, view_sizes: Sequence[int]) -> Matrix:
+        """The matrix for M = ``second``, which is overwritten."""
+        if not self.moment:
+            second[...] = 0.0
+        used = self.weights.any(axis=tuple(range(self.weights.ndim - 1)))
+        if used.any():
+            rows, weights = factors.compress(used, axis=-2), self.weights.compress(used, axis=-1)
+            second += (rows.swapaxes(-1, -2) * weights[..., None, :]) @ rows
+        if self.blocks != "whole":
+            views = slices_of(view_sizes)
+            for i, rows_of in enumerate(views):
+                for j, columns_of in enumerate(views):
+                    if (i == j) == (self.blocks == "between"):
+                        second[..., rows_of, columns_of] = 0.0
+        return second
+
+    def diagonal(self, second: Matrix, factors: Matrix) -> Matrix:
+        """Its diagonal, from that of M."""
+        if self.blocks == "between":
+            return np.zeros_like(second)
+        return np.asarray(self.weights @ factors**2 + second * self.moment)
+
+
+@dataclass(frozen=True, eq=False)
+class Pencil:
+    """A and B of a model of rows, made of the second moment M of the rows and of released vectors.
+
+    Attributes
+    ----------
+    factors : (r, d), the released vectors F.
+    a, b : the two matrices; ``b`` is None for the identity.
+    view_sizes : number of features of each view, in their order; empty where there is one view.
+    """
+
+    factors: Matrix
+    a: PencilPart
+    b: PencilPart | None
+    view_sizes: tuple[int, ...] = ()
+
+    @property
+    def keeps_blocks(self) -> bool:
+        """Whether a product asks M about each view by itself."""
+        return any(part is not None and part.blocks != "whole" for part in (self.a, self.b))
+
+    def matrices(self, second: Matrix) -> tuple[Matrix, Matrix | None]:
+        """A and B (None: the identity) for M = ``second``, which is overwritten."""
+        if self.b is None:
+            return self.a.matrix(second, self.factors, self.view_sizes), None
+        other = second.copy() if self.a.moment and self.b.moment else np.empty_like(second)
+        for_a, for_b = (other, second) if self.b.moment else (second, other)
+        a = self.a.matrix(for_a, self.factors, self.view_sizes)
+        return a, self.b.matrix(for_b, self.factors, self.view_sizes)
+
+    def diagonals(self, second: Matrix) -> tuple[Matrix, Matrix]:
+        """Diagonals of A and B from that of M."""
+        of_b = np.ones_like(second) if self.b is None else self.b.diagonal(second, self.factors)
+        return self.a.diagonal(second, self.factors), of_b
+
+
+def pencil_of(model: Model, released: ReleasedGroups) -> Pencil:
+    """A and B of a model of rows as functions of the second moment, given the released sums and counts.
+
+    T = M - s m m^T, with s the share of people in a group, W = M - sum_g w_g S_g S_g^T.
+    """
+    a, b, mean = model.traits.a, model.traits.b, mean_factor(released)
+    assert a is not None
+    if a.within or (b is not None and b.within):
+        groups, weights = group_factors(released)
+        factors, share = np.concatenate([groups, mean], axis=-2), total_shares(released)[..., None]
+    else:
+        factors, weights, share = mean, None, np.ones(mean.shape[:-1])
+
+    def part(scatter: Scatter) -> PencilPart:
+        of_mean = -scatter.total * share
+        if weights is None:
+            return PencilPart(of_mean, scatter.moment, scatter.blocks)
+        both = np.concatenate([-scatter.within * weights, of_mean], axis=-1)
+        return PencilPart(both, scatter.moment, scatter.blocks)
+
+    return Pencil(factors, part(a), None if b is None else part(b), model.view_sizes)
+
+
+@dataclass(frozen=True, eq=False)
+class MomentsPencil(NoisyPencil):
+    """A and B of a model of rows; of rows divided by ``scale`` (d,), for a model without B, as if they had not been."""
+
+    model: Model
+    released: ReleasedMoments
+    scale: Matrix | None = None
+
+    @cached_property
+    def pencil(self) -> Pencil:
+        """A and B as functions of the second moment: what stands for M is not asked for."""
+        return pencil_of(self.model, self.released)
+
+    @cached_property
+    def isotropic(self) -> bool:
+        return self.scale is None and self.released.pairs is None
+
+    @property
+    def mean(self) -> Matrix | None:
+        mean = self.released.mean
+        return mean if mean is None or self.scale is None else mean * self.scale
+
+    @property
+    def standardization(self) -> Standardization | None:
+        return standardization_of(self.released) if self.model.traits.standardized else None
+
+    @property
+    def noise_of_b(self) -> float | None:
+        return None if self.model.traits.identity_b else self.released.second_noise_level
+
+    def pair(self) -> MatrixPencil:
+        released, pencil, standard = self.released, self.pencil, self.standardization
+        level, rounding = released.second_noise_level, released.rounding
+        if standard is not None:
+            covariance, _ = pencil.matrices(released.second.copy())  # its diagonal is asked for again
+            return MatrixPencil(
+                correlations(covariance, standard), None, correlation_noise(released, standard), rounding
+            )
+        a, b = pencil.matrices(released.second)
+        if self.scale is not None:
+            return self._pair_in_units(a, self.scale, level, rounding)
+        return MatrixPencil(a, b, level, rounding, None if pencil.a.moment else (pencil.factors, pencil.a.weights))
+
+    def error_variances(self, left: Any, right: Matrix, eigenvalues: Matrix) -> Matrix:
+        released, traits = self.released, self.model.traits
+        if self.scale is not None:
+            scaled = scipy.sparse.diags_array(self.scale)
+            left, right = scaled @ left, np.asarray(scaled @ right)
+        if traits.standardized:
+            return correlation_form_variance(released, left, right)
+        a, b = traits.a, traits.b
+        assert a is not None
+        if a.blocks == "between":
+            of_b = 0.0 if b is None else -eigenvalues * b.total
+            return block_form_variance(released, self.model.views, left, right, within=of_b)
+        if b is None:
+            return schur_form_variance(released, left, right, total=a.total, within=a.within)
+        total, within = a.total - eigenvalues * b.total, a.within - eigenvalues * b.within
+        return schur_form_variance(released, left, right, total=total, within=within)
+
+    def noise_alone(
+        self, values: Matrix, generator: np.random.Generator, n_draws: int, *, people: bool = False
+    ) -> Iterator[Matrix]:
+        released, d, standard, a = self.released, self.model.n_features, self.standardization, self.model.traits.a
+        mean, moment = mean_factor(released), a is not None and a.moment
+        shapes = (released.sums.shape, released.counts.shape, (d, d) if moment else (0, 0))
+        drawn = SampledPeople.of(self.model, released, float(values.mean())) if people else None
+        for n in _in_parts(n_draws, d * d):
+            of_sums, of_counts, of_second = normals(generator, n, *shapes)
+            groups = groups_alone(released, of_sums, of_counts)
+            pencil = pencil_of(self.model, groups if drawn is None else drawn.moved(groups, generator))
+            second = np.zeros((n, d, d))
+            if moment:
+                second = goe_of(of_second, released.noise.second) * np.sqrt(released.profile) + mean.T @ mean
+            alone = pencil.matrices(second)[0]
+            if standard is not None:  # with the diagonal released: 1, whatever the noise
+                diagonals = np.einsum("...ii->...i", correlations(alone, standard))
+                diagonals -= diagonals.mean(axis=-1, keepdims=True)
+            for each in alone if self.scale is None else self._in_units(alone):
+                yield each if drawn is None else each + drawn.scatter(generator)
+
+    def leading_noise(self, values: Matrix, basis: Matrix | None, seed: int, n_draws: int) -> Matrix | None:
+        released, traits = self.released, self.model.traits
+        if traits.of_means:
+            generator, shapes = np.random.default_rng(seed), (released.sums.shape, released.counts.shape)
+            drawn = (normals(generator, n, *shapes) for n in _in_parts(n_draws, released.sums.size))
+            pencils = (pencil_of(self.model, groups_alone(released, *each)) for each in drawn)
+            return np.concatenate([_leading_of_rank(pencil, basis) for pencil in pencils])
+        if not self.isotropic or not traits.is_covariance:  # it is not the same in all directions
+            return None
+        mean, noise = self.pencil.factors, released.noise  # of a covariance the one factor
+        # that of the mean's noise e; -e e^T lowers the mean of all eigenvalues by |e|^2/d
+        deviation = noise.sums * math.sqrt(released.sums.shape[1]) / total_share(released)
+        size = float(np.linalg.norm(mean if basis is None else mean @ basis))
+        sixteenths = math.ceil(16 * (size * deviation / noise.second))
+        return noise.second * leading_of_noise(len(values), sixteenths, seed, n_draws) + deviation**2
+
+    def plausible_truth(self, most_features: int) -> PlausibleMoments:
+        traits = self.model.traits
+        if self.scale is not None or traits.standardized:
+            return truth_of_columns(self)
+        if self.model.view_sizes:
+            return truth_of_views(self, most_features)
+        if traits.b is None and not traits.of_means:
+            covariance, _ = self.pencil.matrices(self.released.second.copy())
+            return truth_of_rows(self, covariance, most_features)
+        return truth_of_groups(self, most_features)
+
+    def duals(self, vectors: Matrix) -> Matrix:
+        """The w of solutions v for which A + sum_i c_i w_i w_i^T has eigenvalues that are larger by c_i: B v."""
+        if self.scale is not None:
+            return np.asarray(vectors / self.scale[:, None])
+        b = None if self.model.traits.identity_b else self.pencil.matrices(self.released.second.copy())[1]
+        return vectors if b is None else np.asarray(b @ vectors)
+
+    def changed(self, change: Matrix) -> ReleasedMoments:
+        """Moments in which ``change`` (d, d) is added to A, where the second moment is a part of it."""
+        return replace(self.released, second=self.released.second + change)
+
+    def _pair_in_units(self, a: Matrix, scale: Matrix, level: float, rounding: float) -> MatrixPencil:
+        largest = float(scale.max()) ** 2
+        # the edge of noise with entries of variance (s D_a D_b)^2 / 2
+        spread = largest * math.sqrt(float(np.mean(scale**2 / largest)))
+        return MatrixPencil(self._in_units(a), None, level * spread, rounding * largest)
+
+    def _in_units(self, matrix: Matrix) -> Matrix:
+        assert self.scale is not None
+        matrix *= self.scale[:, None]
+        matrix *= self.scale
+        return matrix
+
+
+def in_units(model: Model, preprocessing: Preprocessing | None) -> tuple[Matrix | None, Preprocessing | None]:
+    """The scale of a pencil in the units of the columns, where these differ; preprocessing of one scale.
+
+    Of models that depend on scales. The one is the power of two near the largest: no square of a variance overflows.
+    """
+    scale = None if preprocessing is None or model.traits.scale_free else preprocessing.scale
+    if preprocessing is None or scale is None or np.ptp(scale) == 0:
+        return None, preprocessing
+    unit = 2.0 ** (math.frexp(float(scale.max()))[1] - 1)
+    return scale / unit, replace(preprocessing, scale=np.full(len(scale), unit), variance_error=None)
+
+
+def pencil_in_units(model: Model, released: Any, preprocessing: Preprocessing | None) -> NoisyPencil:
+    """The pencil of released moments of mapped rows, in the units of the columns where the model depends on them."""
+    noisy, (scale, _) = model.noisy(released), in_units(model, preprocessing)
+    return noisy if scale is None else replace(cast(MomentsPencil, noisy), scale=scale)
+
+
+def with_eigenvalues(before: MomentsPencil, vectors: Matrix, old: Matrix, new: Matrix) -> ReleasedMoments:
+    """Moments without noise whose pair has ``new`` eigenvalues in place of ``old`` ones, B and ``vectors`` (d, K) kept.
+
+    A changes by sum_i (new_i - old_i) (B v_i)(B v_i)^T; between two views, where -lambda comes with lambda, by twice
+    that; between more, by what changes each eigenvalue so to first order. A scatter of group means changes with them:
+    along B v_i they are multiplied by the root of new_i/old_i.
+    """
+    pencil, moments, duals = before.pencil, before.released, before.duals(vectors)
+    if pencil.a.moment:
+        steps, between = new - old, pencil.a.blocks == "between"
+        if between:
+            steps = _steps_between(steps, duals, vectors, before.model.views)
+        change = (duals * steps) @ duals.T
+        if between:
+            for view in before.model.views:
+                change[view, view] = 0.0
+        return before.changed(change)
+    factors = np.sqrt(np.divide(new, old, out=np.ones_like(old), where=old > 0)) - 1
+    shares = moments.counts / moments.counts.sum()
+    contrasts = moments.sums - np.outer(moments.sums.sum(axis=1), shares)
+    sums = moments.sums + (duals * factors) @ (vectors.T @ contrasts)
+    second, b = moments.second, before.model.traits.b
+    if b is not None and b.within:  # the second moment takes up what W loses
+        second = second + b.within * (sums / moments.counts) @ sums.T
+        second = second - b.within * (moments.sums / moments.counts) @ moments.sums.T
+    return replace(moments, sums=sums, second=second)
+
+
+def _steps_between(steps: Matrix, duals: Matrix, vectors: Matrix, views: Sequence[slice]) -> Matrix:
+    """The c for which the blocks of sum_i c_i (B v_i)(B v_i)^T between views change eigenvalues by ``steps``.
+
+    To first order eigenvalue k changes by sum_i c_i ((v_k^T B v_i)^2 - sum over views w of (v_kw^T B_w v_iw)^2), where
+    v_k^T B v_i is 1 for k = i, else 0. Of two views each has half of it: c is twice the step.
+    """
+    if len(views) == 2:
+        return 2 * steps
+    within = np.sum([(vectors[view].T @ duals[view]) ** 2 for view in views], axis=0)
+    return np.asarray(np.linalg.lstsq(np.eye(len(steps)) - within, steps, rcond=None)[0])
+
+
+def _in_parts(n_draws: int, size: int) -> list[int]:
+    """How many simulated releases of ``size`` numbers are held at once, until all are drawn."""
+    at_once = max(1, _AT_ONCE // size)
+    return [min(at_once, n_draws - first) for first in range(0, n_draws, at_once)]
+
+
+def _leading_of_rank(pencil: Pencil, basis: Matrix | None) -> Matrix:
+    """Largest eigenvalues of V^T F^T diag(w) F V, the A of each of several releases, V the ``basis``; at least 0."""
+    columns = (pencil.factors if basis is None else pencil.factors @ basis).swapaxes(-1, -2)
+    if columns.shape[-2] > columns.shape[-1]:  # that of R diag(w) R^T, where the columns of V^T F^T are Q R
+        columns = np.asarray(np.linalg.qr(columns, mode="r"))
+    small = (columns * pencil.a.weights[:, None, :]) @ columns.swapaxes(-1, -2)
+    return np.maximum(np.linalg.eigvalsh(small)[:, -1], 0.0)

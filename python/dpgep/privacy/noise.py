@@ -1,4 +1,4 @@
-"""Noise: how much a release of the moment matrix needs, its stream, and exactly rounded deviates on a public grid.
+"""Noise: how much a release of the moment matrix needs, and exactly rounded deviates on a public grid.
 
 The low-order bits of values on a grid reveal nothing. How much noise is the three-scale calibration of
 docs/mathematics.md, section 3.
@@ -17,23 +17,18 @@ Add/remove: one row, largest at norm 1: 1/s1^2 + 1/s2^2 + 1/s3^2.
 
 from __future__ import annotations
 
-import hashlib
 import math
-import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
 from dpgep._dispatch import core
 from dpgep._threads import thread_count
-from dpgep._watched import watching
 from dpgep.data.integer_sums import GridSums
 from dpgep.data.rows import HALF
-from dpgep.errors import PrivacyWarning, warn
 from dpgep.models.model import Adjacency, Matrix
 from dpgep.models.moments import NO_NOISE, MomentLayout, MomentNoise
 from dpgep.privacy.ledger import NoiseBlock
@@ -62,23 +57,6 @@ _MARGIN = 2.0**-40
 # Deviates are drawn on a grid of 2^-28 deviations; values beyond 2^61 steps are clipped to that.
 _BITS = 28
 _MOST_UNITS = 2.0**61
-
-
-def noise_stream(seed: Any = None) -> core.NoiseStream:
-    """A new stream; with a seed (a whole number) it is reproducible, and a `PrivacyWarning` is issued."""
-    if seed is None:
-        return core.NoiseStream(transcript=watched_draws())
-    if isinstance(seed, bool) or not hasattr(seed, "__index__"):
-        raise TypeError(f"seed must be a whole number, got {seed!r}")
-    warn("a seeded run is not private: anyone who knows the seed can subtract the noise", PrivacyWarning)
-    key = hashlib.sha256(f"dpgep seed {operator.index(seed)}".encode()).digest()
-    return core.NoiseStream(key, transcript=watched_draws())
-
-
-def watched_draws() -> core.Transcript | None:
-    """For a new stream: None, but in an audit."""
-    transcript = watching.get()
-    return transcript.draws if transcript is not None and transcript.is_open else None
 
 
 def add_grid_noise(values: Matrix, deviation: float, stream: core.NoiseStream) -> Matrix:

@@ -22,7 +22,7 @@ from dpgep.data.integer_sums import GridSums
 from dpgep.data.rows import group_counts
 from dpgep.models.model import Matrix
 from dpgep.models.moments import NO_NOISE, MomentLayout, MomentNoise, ReleasedGroups
-from dpgep.models.pencil import PencilPart, pencil_of
+from dpgep.models.row_model import PencilPart, pencil_of
 from dpgep.privacy.curator import matrix_blocks, normalized_groups, prepare_matrices, row_bound
 from dpgep.privacy.ledger import Charge, LedgerEntry, NoiseBlock, equal_parts, split_budget
 from dpgep.privacy.noise import (

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpgep._dispatch import core
 from dpgep.models.model import Matrix
 from dpgep.models.moments import NO_NOISE, MomentNoise
-from dpgep.models.pencil import pencil_of
+from dpgep.models.row_model import pencil_of
 from dpgep.privacy.curator import matrix_blocks, normalized_groups, prepare_matrices, row_bound
 from dpgep.privacy.ledger import Charge, LedgerEntry, NoiseBlock, split_budget
 from dpgep.privacy.noise import (

@@ -27,10 +27,9 @@ from dpgep.errors import AccuracyWarning, warn
 from dpgep.methods.release import columns_are
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, mean_factor, total_mean
-from dpgep.models.pencil import PencilPart
 from dpgep.models.preprocessing import Preprocessing
 from dpgep.models.redundant import Redundancy
-from dpgep.models.row_model import Indicators
+from dpgep.models.row_model import Indicators, PencilPart
 from dpgep.reports.report import PrivacyReport
 from dpgep.results.intervals import RowLaw, require_law
 from dpgep.results.solution import absent_values, project

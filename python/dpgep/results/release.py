@@ -15,16 +15,14 @@ from dpgep._files import Target, save
 from dpgep.data.inputs import named
 from dpgep.methods.auto import PROBE
 from dpgep.methods.base import PairOptions, checked_options, component_count
-from dpgep.methods.clipping_bias import with_clipping_bias
-from dpgep.methods.release import solve_released
+from dpgep.methods.release import solve_released, with_clipping_bias
 from dpgep.models import CcaModel, ContrastivePcaModel, FdaModel, PcaModel, PlsModel, SirModel, StandardizedPcaModel
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, in_one_group, of_group, pooled, together
 from dpgep.models.pairwise import require_no_pairs
-from dpgep.models.pencil import pencil_in_units
 from dpgep.models.preprocessing import Preprocessing
 from dpgep.models.redundant import Redundancy
-from dpgep.models.row_model import Classes, RowModel, Slices, names_of_views
+from dpgep.models.row_model import Classes, RowModel, Slices, names_of_views, pencil_in_units
 from dpgep.privacy.accounting import epsilon_of
 from dpgep.privacy.ledger import LedgerEntry, NoiseBlock
 from dpgep.reports.guarantee import PublicInputs

@@ -15,17 +15,16 @@ from dpgep._optional import import_extra
 from dpgep._show import html_table
 from dpgep.data.inputs import column_names
 from dpgep.errors import AccuracyWarning, warn
-from dpgep.methods.accuracy import judged_components
 from dpgep.methods.auto import may_favour_clipping
 from dpgep.methods.base import Diagnostics, MethodResult
+from dpgep.methods.eigen import judged_components
 from dpgep.methods.release import MOST_FEATURES, ReleaseDiagnostics, columns_are
 from dpgep.models.model import Model
 from dpgep.models.moments import ReleasedMoments, paired, together, total_mean
 from dpgep.models.pairwise import require_no_pairs
-from dpgep.models.pencil import MomentsPencil, in_units
 from dpgep.models.preprocessing import Preprocessing, unclipped
 from dpgep.models.redundant import Redundancy, reduced
-from dpgep.models.row_model import RowModel, names_of_views, view_labels
+from dpgep.models.row_model import MomentsPencil, RowModel, in_units, names_of_views, view_labels
 from dpgep.reports.report import PrivacyReport
 from dpgep.results.intervals import Intervals, RowLaw, bootstrap_intervals, require_law, solved, warn_of_clipping
 from dpgep.serialization import NOT_STORED, Format

@@ -20,7 +20,6 @@ import scipy.linalg
 
 from dpgep._checks import Bytes, Count, NonNegative, Positive, Share, require_count
 from dpgep._dispatch import core
-from dpgep.methods.accuracy import null_eigenvalue, products_accuracy
 from dpgep.methods.base import (
     MEMORY_LIMIT,
     Diagnostics,
@@ -33,6 +32,7 @@ from dpgep.methods.base import (
     require_sparsity,
     support_of,
 )
+from dpgep.methods.eigen import null_eigenvalue, products_accuracy
 from dpgep.methods.exchange import exchange_features
 from dpgep.methods.papers.initial_vectors import InitialVectors, given_vectors, initial_vectors
 from dpgep.methods.ridge import PART, WHOLE, products_ridge

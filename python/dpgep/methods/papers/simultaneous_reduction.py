@@ -34,7 +34,6 @@ from numpy.typing import NDArray
 
 from dpgep._checks import Count, NonNegative, Positive
 from dpgep._dispatch import core
-from dpgep.methods.accuracy import null_eigenvalue, products_accuracy
 from dpgep.methods.base import (
     Diagnostics,
     MethodResult,
@@ -45,7 +44,7 @@ from dpgep.methods.base import (
     require_sparsity,
     support_of,
 )
-from dpgep.methods.eigen import leading_first
+from dpgep.methods.eigen import leading_first, null_eigenvalue, products_accuracy
 from dpgep.methods.release import release, singular_warning
 from dpgep.methods.ridge import PART, products_ridge
 from dpgep.models.model import Matrix, PublicSide

@@ -35,9 +35,8 @@ from typing import Any
 import numpy as np
 
 from dpgep._checks import Count, Share, require_positive
-from dpgep.methods.accuracy import Accuracy, quotient_accuracy
 from dpgep.methods.base import Diagnostics, MethodResult, Options, method_result
-from dpgep.methods.eigen import leading_first
+from dpgep.methods.eigen import Accuracy, leading_first, quotient_accuracy
 from dpgep.methods.papers.initial_vectors import RANDOM, first_block, given_vectors
 from dpgep.models.model import Matrix, PublicSide
 from dpgep.privacy.curator import Curator
