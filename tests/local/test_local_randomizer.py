@@ -103,7 +103,7 @@ def test_float32_is_the_released_integer_rounded(rng: np.random.Generator) -> No
 def test_many_blocks_are_one_block(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = rng.standard_normal((37, 4))
     whole = with_key().randomize_rows(rows).values
-    monkeypatch.setattr("dpgep.local.randomizer._BLOCK_BYTES", 8 * 10 * 5)
+    monkeypatch.setattr("dpgep.local.protocol._BLOCK_BYTES", 8 * 10 * 5)
     np.testing.assert_array_equal(with_key().randomize_rows(rows).values, whole)
 
 

@@ -19,8 +19,7 @@ import dpgep
 from dpgep import AutoPreprocessing, Moments, Preprocessing, PrivacyBudgetError
 from dpgep.data.dataset import map_rows
 from dpgep.methods import METHODS
-from dpgep.methods.preprocessing import Norms
-from dpgep.methods.weights import noise_weights
+from dpgep.methods.preprocessing import Norms, noise_weights
 from dpgep.models import MODELS
 from dpgep.privacy.ledger import cost_of
 

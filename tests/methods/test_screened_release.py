@@ -12,10 +12,9 @@ from scipy import sparse
 
 import dpgep
 from dpgep._dispatch import core
-from dpgep.methods.screening import keep_features
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.ledger import Ledger
-from dpgep.privacy.screening import Scores
+from dpgep.privacy.screening import Scores, keep_features
 
 D, FEATURES = 400, (7, 60, 61, 200, 399)
 

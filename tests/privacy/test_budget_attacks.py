@@ -43,7 +43,7 @@ def path(tmp_path: Path) -> Path:
 # --- Interrupts ------------------------------------------------------------------------------------
 
 
-FILES = ("budget.py", "budget_store.py", "budget_file.py", "ledger.py", "contextlib.py")
+FILES = ("budget.py", "budget_file.py", "ledger.py", "contextlib.py")
 
 
 class _InterruptAt:

@@ -29,7 +29,7 @@ from dpgep import Budget, PrivacyBudgetError
 from dpgep.cli import main
 from dpgep.privacy import budget_file
 from dpgep.privacy.budget import LastingBudget
-from dpgep.privacy.budget_store import FileStore
+from dpgep.privacy.budget_file import FileStore
 from dpgep.privacy.ledger import Balance, Cost, LedgerEntry, NoiseBlock, cost_of
 
 TERMS: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "adjacency": "replace-one", "dataset": "visits-2026"}

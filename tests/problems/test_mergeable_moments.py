@@ -27,8 +27,8 @@ from stored import bytes_of
 import dpgep
 from dpgep._dispatch import core
 from dpgep.data import integer_moments
+from dpgep.data.integer_sums import SparseRows
 from dpgep.data.rows import Rows
-from dpgep.data.sparse_rows import SparseRows
 from dpgep.problems.mergeable_moments import problem_from
 
 names = pytest.mark.parametrize("name", MODELS)

@@ -159,7 +159,7 @@ def test_noise_is_drawn_behind_the_curator_alone() -> None:
     )
     mechanisms = {"curator.py", "screening.py", "products.py", "sampled_products.py"}
     mechanisms |= {"noise.py", "clipped_products.py"}
-    clients = {"randomizer.py"}  # the local model: each client adds the noise to its own report
+    clients = {"protocol.py"}  # the local model: each client adds the noise to its own report
     for path in PACKAGE.rglob("*.py"):
         if draws.search(path.read_text()):
             allowed = {"privacy": mechanisms, "local": clients}.get(path.parent.name, set())
@@ -250,7 +250,7 @@ def test_a_message_is_short() -> None:
         if "\n" not in text
     }
     assert sum(len(text) > 40 for text in found.values()) > 500
-    documents = {"reports/words.py"}
+    documents = {"reports/guarantee.py"}
     assert {where: text for where, text in found.items() if len(text) > 200 and where[0] not in documents} == {}
 
 

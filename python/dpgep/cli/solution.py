@@ -17,8 +17,8 @@ from dpgep._optional import import_extra
 from dpgep.cli.command import Commands, Output, UsageError, known, say, words
 from dpgep.cli.data import Data
 from dpgep.models.row_model import view_labels
+from dpgep.reports.guarantee import statement
 from dpgep.reports.report import MOST_BYTES, REPORT, ReportDocument, document_of, verify
-from dpgep.reports.words import statement
 from dpgep.serialization import opened
 from dpgep.sources import Selection
 from dpgep.sources.encoding import is_date_type

@@ -25,8 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep.data.float_sums import ROWS_IN_A_ROW
+from dpgep.data.integer_sums import SparseRows
 from dpgep.data.rows import Batch, Rows, Sums, clipped_blocks
-from dpgep.data.sparse_rows import SparseRows
 from dpgep.models.bins import LEAST_THRESHOLD, PRODUCT_EDGES
 from dpgep.models.model import Matrix
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from dpgep._dispatch import core
 from dpgep._threads import own_thread_count, run, thread_count
+from dpgep.data.integer_sums import GridRows, SparseRows
 from dpgep.data.rows import (
     DIGIT_BITS,
     MOST_WEIGHTS,
@@ -30,7 +31,6 @@ from dpgep.data.rows import (
     moment_blocks,
     require_finite,
 )
-from dpgep.data.sparse_rows import GridRows, SparseRows
 from dpgep.models.model import Matrix
 from dpgep.models.moments import MomentLayout
 from dpgep.sources.batches import Columns

@@ -1,5 +1,7 @@
 """Integer sums over people: histograms of columns and of row norms, sums of columns, sums of rows on a grid.
 
+Sparse rows are read as entries of CSR matrices on the grid, some rows at a time.
+
 Each entry of a row, and each norm, is counted by a function of that row alone, so that a person changes only their
 own counts. Once rows were refused, the columns that hold NaN or infinite values are looked up for the message.
 """
@@ -7,6 +9,8 @@ own counts. Once rows were refused, the columns that hold NaN or infinite values
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -29,12 +33,15 @@ from dpgep.data.rows import (
     joined_views,
     kernel_form,
 )
-from dpgep.data.sparse_rows import GridRows, SparseRows
 from dpgep.models.bins import FIRST_OCTAVE, N_OCTAVES, NORM_STEPS, Interval
 from dpgep.models.model import Matrix
 from dpgep.models.moments import MomentLayout
 from dpgep.models.row_model import RowModel, view_labels
 
+# A part has about this many entries: it is what is held in memory beside the rows, at 16 to 24 bytes each.
+_ENTRIES_PER_PART = 1 << 22
+# A product of two entries takes as long as this many multiplications of BLAS.
+_PRODUCT_COST = 25
 # Places of a column's values in its interval, -1..1, are multiples of 2^-PLACE_BITS.
 PLACE_BITS = 10
 
@@ -45,6 +52,81 @@ _OF_ZEROS = NORM_STEPS * FIRST_OCTAVE
 
 
 Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class GridRows:
+    """Some rows in fixed point, as int32 entries of a CSR matrix with ``d`` columns.
+
+    ``rows`` says which they are.
+    """
+
+    rows: slice
+    values: NDArray[np.int32]
+    indices: NDArray[Any]
+    indptr: NDArray[Any]
+    d: int
+
+    @property
+    def n(self) -> int:
+        return len(self.indptr) - 1
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether BLAS on filled-in blocks is faster than products of entries: both give the same sums."""
+        lengths = np.diff(self.indptr).astype(np.float64)
+        return bool(_PRODUCT_COST * (lengths @ lengths) > self.n * float(self.d) ** 2)
+
+    def blocks(self, extra_columns: int, most_rows: int) -> Iterator[tuple[slice, Matrix]]:
+        """Yield (rows of this part, block), filled in; ``extra_columns`` more are the caller's; one buffer."""
+        height = min(block_height(self.n, self.d + extra_columns), most_rows)
+        buffer = np.empty((height, self.d + extra_columns))
+        for start in range(0, self.n, height):
+            within = slice(start, min(start + height, self.n))
+            block, first = buffer[: within.stop - start], self.indptr[start]
+            entries = slice(first, self.indptr[within.stop])
+            block[:, : self.d] = 0.0
+            rows = np.repeat(np.arange(len(block)), np.diff(self.indptr[start : within.stop + 1]))
+            block[rows, self.indices[entries]] = self.values[entries]
+            yield within, block
+
+
+class SparseRows:
+    """Rows of people of which a view is sparse: all views side by side in CSR, a part of the rows at a time."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        self.n = rows.n
+
+    def require_finite(self) -> None:
+        """Raises NotFiniteError if a row holds a NaN or an infinity."""
+        for part in self._parts(self.n):
+            matrix = self._matrix(part)
+            factors = np.empty(matrix.shape[0])
+            if not core.clip_factors_csr(matrix.data, matrix.indptr, self._rows.bound, factors):
+                raise NotFiniteError
+
+    def on_grid(self, bits: int, most_rows: int) -> Iterator[GridRows]:
+        """The rows scaled to the unit ball, times 2^bits, rounded toward zero; norms at most 2^bits.
+
+        Parts have at most ``most_rows`` rows, also where there are hardly any entries.
+        """
+        for part in self._parts(most_rows):
+            matrix = self._matrix(part)
+            values = np.empty(matrix.nnz, dtype=np.int32)
+            if not core.fixed_point_csr(matrix.data, matrix.indptr, self._rows.bound, bits, values, thread_count()):
+                raise NotFiniteError
+            yield GridRows(part, values, matrix.indices, matrix.indptr, self._rows.d)
+
+    def _parts(self, most_rows: int) -> Iterator[slice]:
+        entries = sum(view.nnz if hasattr(view, "nnz") else view.size for view in self._rows.views)
+        height = max(1, min(int(self.n * _ENTRIES_PER_PART / max(entries, 1)), most_rows))
+        for start in range(0, self.n, height):
+            yield slice(start, min(start + height, self.n))
+
+    def _matrix(self, part: slice) -> Any:
+        whole = part == slice(0, self.n)
+        return kernel_form(self._rows.views if whole else tuple(view[part] for view in self._rows.views))[0]
 
 
 class _TableSums(Sums):

@@ -8,7 +8,6 @@ Nobody is trusted with records, and the price is high: the noise of n people add
 """
 
 from dpgep.local.aggregator import Aggregator
-from dpgep.local.protocol import LocalMechanism, ReportError, Reports
-from dpgep.local.randomizer import GaussianRandomizer
+from dpgep.local.protocol import GaussianRandomizer, LocalMechanism, ReportError, Reports
 
 __all__ = ["Aggregator", "GaussianRandomizer", "LocalMechanism", "ReportError", "Reports"]

@@ -15,7 +15,6 @@ from typing import Literal
 import numpy as np
 
 from dpgep.methods.ranges import ColumnRanges
-from dpgep.methods.weights import noise_weights
 from dpgep.models.bins import FIRST_OCTAVE, N_OCTAVES, NORM_STEPS, people_runs
 from dpgep.models.model import Matrix, Model
 from dpgep.models.preprocessing import LEAST_KEPT, AutoPreprocessing, Preprocessing
@@ -74,6 +73,12 @@ _LEAST_NORM = 0.02
 # Where bins of far rows begin, in octaves; and norms there, in units of that: 1.23 in an octave, 1.29 in all from one
 # on, as of Student's law with five degrees of freedom.
 _FAR_OCTAVES, _OF_FAR_NORMS = (0, 1, 2, 4), 1.25
+# Deviations of its noise by which a variance may be larger.
+_MAY_BE = 2.0
+# Variances below this part of the largest count as that: factors of weights stay far from overflow.
+_LEAST = 1e-12
+# Each halves the distance from the fixed point.
+_ROUNDS = 60
 
 
 @dataclass(frozen=True)
@@ -467,3 +472,30 @@ class Norms:
             squares = (self.norms / self.norms[-1]) ** 2
             within = np.minimum(squares, (bound / self.norms[-1]) ** 2)
         return float(np.clip(within @ self.people / (squares @ self.people), LEAST_KEPT, 1.0))
+
+
+def noise_weights(variances: Matrix, noise: Matrix, n_components: int) -> Matrix:
+    """(d,), the w of least error for the leading components, with a mean square of z of at most d: weights of noise.
+
+    ``variances``, ``noise``: (d,), as they were bought, and the deviations of the noise in them. Rows x are released as
+    z = x/w, clipped to a bound R, and the covariance of x is that of z times w w^T. An entry (i, j) of it has noise in
+    proportion to R^2 w_i w_j, and R^2 to the mean square of z, sum_j s_j/w_j^2 for variances s. It matters by its size
+    over the difference of eigenvalues, here the larger of the two variances, or the last one that is asked for, s_K:
+
+        error(w) = (sum_j s_j/w_j^2)^2 sum_i sum_j w_i^2 w_j^2/max(s_i, s_j, s_K)^2,
+
+    convex in the logarithms of w. With G_ij = 1/max(s_i, s_j, s_K)^2, its slope is zero where q = w^2 has
+    q^2 (G q) = c s: a fixed point, for c = 1, of the map from q to sqrt(s/(G q)), which halves the distance of
+    logarithms. Equal w release rows as they are, w = sqrt(s) standardized ones. Where a variance is not known, rows may
+    be as long as it may be, and what is sure of it is compared.
+    """
+    most = np.maximum(variances, 0.0) + _MAY_BE * noise
+    unit = float(most.max())
+    most = np.maximum(most / unit, _LEAST)
+    known = np.maximum(variances - _MAY_BE * noise, _LEAST * unit) / unit
+    last = np.sort(known)[-min(n_components, len(known))]
+    gaps = np.maximum(np.maximum.outer(known, known), last) ** -2.0
+    squares = most
+    for _ in range(_ROUNDS):
+        squares = np.sqrt(most / (gaps @ squares))
+    return np.asarray(np.sqrt(squares * unit * (most / squares).mean()))

@@ -40,7 +40,6 @@ from dpgep.methods.eigen import (
 )
 from dpgep.methods.matrix_free import operator_release
 from dpgep.methods.ridge import Ridge, public_ridge, released_ridge
-from dpgep.methods.screening import Screened, keep_features
 from dpgep.methods.sparse import SparseFit, sparse_solution
 from dpgep.models.model import Matrix, MatrixPencil, NoisyPencil, Released, Standardization
 from dpgep.models.moments import ReleasedMoments, paired
@@ -48,6 +47,7 @@ from dpgep.models.preprocessing import Preprocessing
 from dpgep.models.redundant import Reduced, Redundancy, reduced
 from dpgep.models.row_model import MomentsPencil, pencil_in_units
 from dpgep.privacy.curator import Curator, FeatureRelease, LocalReports, Release
+from dpgep.privacy.screening import Screened, keep_features
 from dpgep.serialization import stored_as
 
 # Share of mu^2 for the scores of a screen: a public constant.

@@ -26,8 +26,7 @@ from dpgep.privacy.accounting import (
     rho_from_mu,
     rho_of,
 )
-from dpgep.privacy.budget_file import Record
-from dpgep.privacy.budget_store import NUMBERS, FileStore
+from dpgep.privacy.budget_file import NUMBERS, FileStore, Record
 from dpgep.privacy.ledger import (
     LEDGER,
     ROWS,

@@ -25,8 +25,7 @@ from dpgep._dispatch import core
 from dpgep._files import Target, save
 from dpgep._show import html_table
 from dpgep.privacy.ledger import LEDGER, Row, ledger_rows, up
-from dpgep.reports.guarantee import Guarantee
-from dpgep.reports.words import SIGNATURE, assumptions, key_rows, risk_sentences, statement
+from dpgep.reports.guarantee import SIGNATURE, Guarantee, assumptions, key_rows, risk_sentences, statement
 from dpgep.serialization import Format, decoded, encoded, opened
 
 

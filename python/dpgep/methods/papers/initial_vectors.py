@@ -14,10 +14,10 @@ from dpgep._show import Shown
 from dpgep.methods.eigen import positive_part, solve_pair
 from dpgep.methods.papers.fantope import fantope_relaxation, leading_vectors
 from dpgep.methods.ridge import public_ridge
-from dpgep.methods.screening import keep_features
 from dpgep.methods.sparse import sparse_solution
 from dpgep.models.model import Matrix
 from dpgep.privacy.curator import Curator, FeatureRelease, Release
+from dpgep.privacy.screening import keep_features
 
 RANDOM = ("random",)
 KINDS = (*RANDOM, "convex", "screen")
