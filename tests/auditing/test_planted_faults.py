@@ -22,7 +22,7 @@ from dpgep._dispatch import core
 from dpgep.data.integer_moments import ExactMomentAccumulator
 from dpgep.data.integer_sums import MagnitudeCounts
 from dpgep.methods.eigen import Accuracy
-from dpgep.privacy import clipped_products, curator, noise, products, sampled_products, screening
+from dpgep.privacy import clipped_products, curator, noise, products, screening
 from dpgep.privacy.budget import Budget
 from dpgep.privacy.ledger import Ledger
 from dpgep.problems.problem import MomentProblem
@@ -90,9 +90,7 @@ def products_with_half_of_their_noise(patch: Patch) -> None:
 
 @fault("dp-spca() pca uncentred public n")
 def too_little_noise_in_samples(patch: Patch) -> None:
-    around(
-        patch, sampled_products, "_covering", lambda real: lambda *given: tuple(0.02 * each for each in real(*given))
-    )
+    around(patch, products, "_covering", lambda real: lambda *given: tuple(0.02 * each for each in real(*given)))
 
 
 @fault("screen")

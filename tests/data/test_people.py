@@ -21,18 +21,27 @@ from replay_cases import CASES, clipped, products, samples, screens
 from scipy import sparse
 
 import dpgep
-from dpgep.data.clipped_sums import BITS, ClippedSums, Directions, Factors, ProductMoment, ProductNormCounts
 from dpgep.data.float_sums import ProductSums, RowProducts
 from dpgep.data.ids import numbered
 from dpgep.data.integer_moments import ExactMomentAccumulator
-from dpgep.data.integer_sums import GridSums, MagnitudeCounts, NormCounts
+from dpgep.data.integer_sums import (
+    BITS,
+    ClippedSums,
+    Directions,
+    Factors,
+    GridSums,
+    MagnitudeCounts,
+    NormCounts,
+    ProductMoment,
+    ProductNormCounts,
+)
 from dpgep.data.people import WEIGHT_BITS, row_keys, row_weights
 from dpgep.data.rows import Batch, Rows
 from dpgep.methods import METHODS
-from dpgep.privacy import sampled_products
+from dpgep.privacy import products as noisy_products
+from dpgep.privacy.accounting import SampledMechanism
 from dpgep.privacy.curator import noise_stream
 from dpgep.privacy.rounding import product_error
-from dpgep.privacy.sampled import SampledMechanism
 from dpgep.reports.report import verify
 
 WHOLE = 1 << WEIGHT_BITS
@@ -402,7 +411,7 @@ def test_sums_of_people_are_those_of_weighted_rows() -> None:
 
 def sampled_factors(problem: Any) -> tuple[Matrix, NDArray[np.int64], NDArray[np.int64]]:
     batch = problem.rows_in_memory("this")
-    factors, starts, order = sampled_products._by_person(RowProducts(batch.rows).factors, batch)
+    factors, starts, order = noisy_products._by_person(RowProducts(batch.rows).factors, batch)
     assert starts is not None
     assert order is not None
     return factors, starts, order
@@ -429,7 +438,7 @@ def test_samples_are_of_people_not_of_rows() -> None:
     """Each has 20 rows, all alike: a sample adds up to the number of its people, whole."""
     problem = dpgep.pca(np.tile([1.0, 0.0], (1000, 1)), person=np.arange(1000) % 50, center=False, bound=1.0)
     asked = SampledMechanism(0.2, n_sampled=40, n_full=0)
-    given = sampled_products.sampled_products(problem, asked, math.inf, 0.0, 0.0, noise_stream(), lambda entry: None)
+    given = noisy_products.sampled_products(problem, asked, math.inf, 0.0, 0.0, noise_stream(), lambda entry: None)
     sizes = [given.products.ascend(np.eye(1, 2), np.zeros(1))[1].item() * 0.2 * 50 for _ in range(40)]
     np.testing.assert_allclose(sizes, np.round(sizes), rtol=0, atol=1e-9)
     assert len(set(np.round(sizes))) > 3  # of Bin(50, 0.2), fewer with a probability below 1e-20
@@ -450,7 +459,7 @@ def test_samples_of_people_find_the_components_of_weighted_rows(method: str) -> 
 
 @pytest.mark.filterwarnings("ignore::dpgep.PrivacyWarning", "ignore::dpgep.AccuracyWarning")
 def test_samples_have_the_bits_of_people_whatever_their_ids(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sampled_products, "calibrate_sampled", lambda asked, *_: asked.with_noise(1.0, 1.0))
+    monkeypatch.setattr(noisy_products, "calibrate_sampled", lambda asked, *_: asked.with_noise(1.0, 1.0))
     rows, ids = visits(300, 9)
     found = [
         solve_seeded(
@@ -463,8 +472,8 @@ def test_samples_have_the_bits_of_people_whatever_their_ids(monkeypatch: pytest.
 
 def test_too_many_rows_for_the_bound_of_samples_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     rows, ids = visits(50)
-    monkeypatch.setattr(sampled_products, "calibrate_sampled", lambda asked, *_: asked.with_noise(1.0, 1.0))
-    monkeypatch.setattr(sampled_products, "MOST_ROWS", len(rows) - 1)
+    monkeypatch.setattr(noisy_products, "calibrate_sampled", lambda asked, *_: asked.with_noise(1.0, 1.0))
+    monkeypatch.setattr(noisy_products, "MOST_ROWS", len(rows) - 1)
     budget = dpgep.Budget(epsilon=4.0, delta=1e-6)
     with pytest.raises(ValueError, match="the limit for samples of people"):
         dpgep.solve(dpgep.pca(rows, person=ids, center=False, bound=4.0), budget=budget, method="dp-spca", n_passes=1)

@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 from variants import kernels
 
 import dpgep
-from dpgep.data.clipped_sums import BITS, ClippedSums, Directions, Factors, ProductMoment, ProductNormCounts
-from dpgep.data.integer_sums import GridSums
+from dpgep.data.integer_sums import BITS, ClippedSums, Directions, Factors, GridSums, ProductMoment, ProductNormCounts
 from dpgep.data.rows import Batch, Rows
 from dpgep.models.model import Adjacency
 from dpgep.models.moments import MomentLayout

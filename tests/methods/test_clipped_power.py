@@ -17,7 +17,7 @@ from reference import clipped_product, fixed_point_rows
 
 import dpgep
 from dpgep._dispatch import core
-from dpgep.data.clipped_sums import (
+from dpgep.data.integer_sums import (
     BITS,
     DIRECTION_BITS,
     ClippedSums,

@@ -14,16 +14,16 @@ from dp_accounting.rdp import RdpAccountant
 from scipy import sparse, stats
 
 import dpgep
-from dpgep.privacy.curator import Curator, noise_stream
-from dpgep.privacy.ledger import Ledger, LedgerEntry
-from dpgep.privacy.sampled import (
+from dpgep.privacy.accounting import (
     SampledMechanism,
     add_remove_target,
     calibrate_sampled,
     delta_of_event,
     epsilon_of_event,
 )
-from dpgep.privacy.sampled_products import Samples
+from dpgep.privacy.curator import Curator, noise_stream
+from dpgep.privacy.ledger import Ledger, LedgerEntry
+from dpgep.privacy.products import Samples
 
 METHODS = ["dp-spca", "dp-vrpca"]
 DELTA = 1e-6

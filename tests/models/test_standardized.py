@@ -15,8 +15,7 @@ from scipy.sparse import eye_array
 from stored import bytes_of
 
 import dpgep
-from dpgep.models.moments import MomentNoise, ReleasedMoments, goe
-from dpgep.models.standardized import standardization_of
+from dpgep.models.moments import MomentNoise, ReleasedMoments, goe, standardization_of
 
 D = 6
 SCALES = np.array([1e-5, 3e3, 1.0, 20.0, 0.1, 1e-2])

@@ -157,7 +157,7 @@ def test_noise_is_drawn_behind_the_curator_alone() -> None:
     draws = re.compile(
         r"add_exact_(symmetric_)?noise|exact_normal|(PairOracle|SampledProducts)\.of|SymmetricMatrices\("
     )
-    mechanisms = {"curator.py", "screening.py", "products.py", "sampled_products.py"}
+    mechanisms = {"curator.py", "screening.py", "products.py"}
     mechanisms |= {"noise.py", "clipped_products.py"}
     clients = {"protocol.py"}  # the local model: each client adds the noise to its own report
     for path in PACKAGE.rglob("*.py"):

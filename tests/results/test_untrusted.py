@@ -34,7 +34,7 @@ from dpgep.local import Aggregator, GaussianRandomizer, Reports
 from dpgep.masked import Site, Terms
 from dpgep.models import FdaModel, PcaModel
 from dpgep.models.clipping import Clipping
-from dpgep.privacy import sampled
+from dpgep.privacy import accounting
 from dpgep.privacy.ledger import LedgerEntry, NoiseBlock
 from dpgep.privacy.noise import COUNTS, RECORD, SECOND, SUMS
 from dpgep.problems.builders import table_problem
@@ -586,7 +586,7 @@ def of_samples(event: Any, *, epsilon: float = 1.0, delta: float = 0.5) -> str:
 
 
 def gaussian(noise: float = 10.0) -> dict[str, Any]:
-    found: dict[str, Any] = sampled.event_to_json(dp_accounting.GaussianDpEvent(noise))
+    found: dict[str, Any] = accounting.event_to_json(dp_accounting.GaussianDpEvent(noise))
     return found
 
 
@@ -605,9 +605,9 @@ def nested(depth: int) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("event", "said"),
     [
-        (nested(sampled.MOST_DEPTH + 1), f"is nested more than {sampled.MOST_DEPTH} deep"),
+        (nested(accounting.MOST_DEPTH + 1), f"is nested more than {accounting.MOST_DEPTH} deep"),
         (nested(400), "nested"),
-        ({"type": "ComposedDpEvent", "events": [gaussian()] * (sampled.MOST_ANSWERS + 1)}, "17 kinds of answers"),
+        ({"type": "ComposedDpEvent", "events": [gaussian()] * (accounting.MOST_ANSWERS + 1)}, "17 kinds of answers"),
         ({"type": "ComposedDpEvent", "events": [gaussian()] * 10_000}, "10000 kinds of answers, more than 16"),
         (times(2**52, gaussian(1.0)), "points of a grid, more than"),
         (times(2**52, times(2**52, gaussian(1.0))), "points of a grid, more than"),
@@ -637,8 +637,13 @@ def test_events_that_cannot_be_accounted_for_are_refused(event: Any, said: str) 
 
 def test_what_is_within_the_limits_is_accounted_for() -> None:
     """Up to the comparison with what is stated."""
-    many = {"type": "ComposedDpEvent", "events": [gaussian(100.0)] * sampled.MOST_ANSWERS}
-    for event in (nested(sampled.MOST_DEPTH), many, times(2**52, gaussian(2.0**28)), times(10**6, sample(100.0, 1e-3))):
+    many = {"type": "ComposedDpEvent", "events": [gaussian(100.0)] * accounting.MOST_ANSWERS}
+    for event in (
+        nested(accounting.MOST_DEPTH),
+        many,
+        times(2**52, gaussian(2.0**28)),
+        times(10**6, sample(100.0, 1e-3)),
+    ):
         with pytest.raises(ValueError, match=r"the curve does not follow"):
             verify(of_samples(event))
     with pytest.raises(ValueError, match="more than the stated 1e-09"):

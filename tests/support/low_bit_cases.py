@@ -24,12 +24,10 @@ import dpgep
 from dpgep.auditing.bounds import numbers_in
 from dpgep.auditing.statistical import AuditResult, audit, audit_samples
 from dpgep.local import GaussianRandomizer
-from dpgep.privacy.accounting import epsilon_of
+from dpgep.privacy.accounting import SampledMechanism, epsilon_of
 from dpgep.privacy.clipped_products import Asked, ClippedMean, ClippedMoment, Mean, ProductNorms
 from dpgep.privacy.curator import Curator, Release
-from dpgep.privacy.products import ProductNoise, Products
-from dpgep.privacy.sampled import SampledMechanism
-from dpgep.privacy.sampled_products import Samples
+from dpgep.privacy.products import ProductNoise, Products, Samples
 from dpgep.privacy.screening import Scores
 
 N, D = 64, 49

@@ -27,13 +27,13 @@ from dpgep.models.gep import ReleasedMatrices
 from dpgep.models.model import Adjacency
 from dpgep.models.moments import ReleasedGroups, ReleasedMoments
 from dpgep.models.row_model import pencil_of
-from dpgep.privacy import sampled_products, screening
+from dpgep.privacy import products as noisy_products
+from dpgep.privacy import screening
+from dpgep.privacy.accounting import SampledMechanism, calibrate_sampled, epsilon_of_event
 from dpgep.privacy.clipped_products import Asked, ClippedMean, ClippedMoment
 from dpgep.privacy.curator import Curator, FeatureRelease, LocalReports, normalized_groups
 from dpgep.privacy.ledger import Ledger
-from dpgep.privacy.products import NoisyProducts, ProductNoise, Products
-from dpgep.privacy.sampled import SampledMechanism, calibrate_sampled, epsilon_of_event
-from dpgep.privacy.sampled_products import Samples
+from dpgep.privacy.products import NoisyProducts, ProductNoise, Products, Samples
 from dpgep.privacy.screening import Scores
 from dpgep.problems.problem import MomentProblem
 
@@ -487,7 +487,7 @@ def sampled_case(adjacency: Adjacency, n_sampled: int, n_full: int, rate: float,
     def source(problem: Any, number: int) -> tuple[Any, int]:
         stream = stream_of(f"samples {adjacency} {n_sampled} {n_full} {number}")
         with (
-            mock.patch.object(sampled_products, "calibrate_sampled", return_value=enough),
+            mock.patch.object(noisy_products, "calibrate_sampled", return_value=enough),
             dpgep.Budget(epsilon=SAMPLED_EPSILON, delta=SAMPLED_DELTA).reserve(adjacency=adjacency) as ledger,
         ):
             return Curator(problem, ledger, stream).answer(

@@ -25,14 +25,13 @@ from dpgep import masked
 from dpgep.auditing import replays
 from dpgep.local import GaussianRandomizer
 from dpgep.models.model import Adjacency
-from dpgep.privacy import sampled_products
+from dpgep.privacy import products as noisy_products
+from dpgep.privacy.accounting import SampledMechanism
 from dpgep.privacy.clipped_products import Asked, ClippedMean, ClippedMoment, Mean, ProductNorms
 from dpgep.privacy.curator import Curator, FeatureRelease, LocalReports, Release, noise_stream
 from dpgep.privacy.ledger import Ledger
 from dpgep.privacy.noise import add_grid_noise
-from dpgep.privacy.products import ProductNoise, Products
-from dpgep.privacy.sampled import SampledMechanism
-from dpgep.privacy.sampled_products import Samples
+from dpgep.privacy.products import ProductNoise, Products, Samples
 from dpgep.privacy.screening import Scores
 from dpgep.problems.mergeable_moments import problem_from
 
@@ -429,7 +428,7 @@ def sampled(build: Callable[..., Any], table: Matrix, adjacency: Adjacency, n_fu
     problem = build(table, adjacency, public_n=public_n)
     noisy = SampledMechanism(rate, 2, n_full, 2.0, 3.0 if n_full else 0.0)
     curator = Curator(problem, Ledger(9.0, (8.0, 1e-3)), noise_stream())
-    with mock.patch.object(sampled_products, "calibrate_sampled", return_value=noisy):
+    with mock.patch.object(noisy_products, "calibrate_sampled", return_value=noisy):
         products = curator.answer(Samples(noisy, curator.target, 0.5)).products
     whole, turned, no_step = np.eye(2), np.array([[0.6, 0.8], [-0.8, 0.6]]), np.zeros(1)
     if not n_full:

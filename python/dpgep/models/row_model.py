@@ -34,12 +34,16 @@ from dpgep.models.moments import (
     ReleasedGroups,
     ReleasedMoments,
     block_form_variance,
+    correlation_form_variance,
+    correlation_noise,
+    correlations,
     goe_of,
     group_factors,
     groups_alone,
     mean_factor,
     normals,
     schur_form_variance,
+    standardization_of,
     together,
     total_share,
     total_shares,
@@ -55,12 +59,6 @@ from dpgep.models.plausible import (
     truth_of_views,
 )
 from dpgep.models.preprocessing import Preprocessing
-from dpgep.models.standardized import (
-    correlation_form_variance,
-    correlation_noise,
-    correlations,
-    standardization_of,
-)
 
 M = TypeVar("M", bound="RowModel")
 

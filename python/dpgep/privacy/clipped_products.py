@@ -29,17 +29,17 @@ import numpy as np
 
 from dpgep._dispatch import core
 from dpgep._threads import thread_count
-from dpgep.data.clipped_sums import (
+from dpgep.data.integer_sums import (
     BITS,
     MOST_PEOPLE,
     ClippedSums,
     Directions,
     Factors,
+    GridSums,
     ProductMoment,
     ProductNormCounts,
     direction_error,
 )
-from dpgep.data.integer_sums import GridSums
 from dpgep.data.rows import S
 from dpgep.models.bins import LARGEST_THRESHOLD, LEAST_THRESHOLD
 from dpgep.models.model import Adjacency, Matrix

@@ -24,7 +24,7 @@ from typing import Any, Generic, Literal, NamedTuple, NoReturn, TypeAlias, TypeV
 from dpgep._watched import watching
 from dpgep.errors import PrivacyBudgetError
 from dpgep.models.model import Adjacency
-from dpgep.privacy.sampled import event_from_json, event_to_json
+from dpgep.privacy.accounting import event_from_json, event_to_json
 
 _log = logging.getLogger(__name__)
 

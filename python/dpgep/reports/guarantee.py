@@ -14,10 +14,17 @@ from typing import Any, Literal
 import numpy as np
 
 from dpgep.models.model import Adjacency
-from dpgep.privacy.accounting import delta_of, epsilon_of, rho_from_mu
+from dpgep.privacy.accounting import (
+    delta_of,
+    delta_of_event,
+    deltas_of_event,
+    epsilon_of,
+    epsilon_of_event,
+    require_accountable,
+    rho_from_mu,
+)
 from dpgep.privacy.ledger import LedgerEntry, NoiseBlock, mu_rounded_up, percent, total_cost, up
 from dpgep.privacy.noise import MOMENT_BLOCKS, RECORD, SECOND, mu_of_blocks
-from dpgep.privacy.sampled import delta_of_event, deltas_of_event, epsilon_of_event, require_accountable
 
 # The most entries of a ledger that can be verified, bits of a grid, and steps of noise on it; releases stay below.
 MOST_ENTRIES = 1 << 16

@@ -11,10 +11,16 @@ import numpy as np
 
 from dpgep._optional import import_extra
 from dpgep.models.model import Matrix
-from dpgep.models.moments import ReleasedMoments, mean_factor, schur_form_variance, total_mean
+from dpgep.models.moments import (
+    ReleasedMoments,
+    correlations,
+    mean_factor,
+    schur_form_variance,
+    standardization_of,
+    total_mean,
+)
 from dpgep.models.preprocessing import Preprocessing
 from dpgep.models.redundant import opposites
-from dpgep.models.standardized import correlations, standardization_of
 from dpgep.reports.report import PrivacyReport
 from dpgep.results.columns import Columns, ReleasedColumns
 from dpgep.results.intervals import RowLaw, correlation_intervals, require_law

@@ -24,11 +24,19 @@ from dpgep.errors import AccuracyWarning, warn
 from dpgep.methods.eigen import Eigensystem, before_noise, null_eigenvalue, solve_pair
 from dpgep.models.clipping import Clipping
 from dpgep.models.model import Matrix, MatrixPencil
-from dpgep.models.moments import ReleasedMoments, goe, mean_factor, of_group, of_groups
+from dpgep.models.moments import (
+    ReleasedMoments,
+    correlation_form_variance,
+    correlations,
+    goe,
+    mean_factor,
+    of_group,
+    of_groups,
+    standardization_of,
+)
 from dpgep.models.pairwise import require_no_pairs
 from dpgep.models.plausible import PlausibleMoments, bartlett, root_of
 from dpgep.models.row_model import MomentsPencil, with_eigenvalues
-from dpgep.models.standardized import correlation_form_variance, correlations, standardization_of
 from dpgep.sources.names import Names
 
 RowLaw = Literal["gaussian", "bounded"]

@@ -39,9 +39,9 @@ from dpgep.methods.base import Diagnostics, MethodResult, Options, method_result
 from dpgep.methods.eigen import Accuracy, leading_first, quotient_accuracy
 from dpgep.methods.papers.initial_vectors import RANDOM, first_block, given_vectors
 from dpgep.models.model import Matrix, PublicSide
+from dpgep.privacy.accounting import SampledMechanism, add_remove_mu
 from dpgep.privacy.curator import Curator
-from dpgep.privacy.sampled import SampledMechanism, add_remove_mu
-from dpgep.privacy.sampled_products import NoisySamples, Samples
+from dpgep.privacy.products import NoisySamples, Samples
 from dpgep.serialization import stored_as
 
 # A pass over samples takes this many steps. Larger samples cost less privacy a pass, but steps run out first.
