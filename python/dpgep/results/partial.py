@@ -18,9 +18,8 @@ from dpgep._checks import require_non_negative
 from dpgep._optional import import_extra
 from dpgep.errors import AccuracyWarning, warn
 from dpgep.models.model import Matrix
-from dpgep.models.moments import ReleasedMoments, total_mean
+from dpgep.models.moments import ReleasedMoments, correlation_form_variance, standardization_of, total_mean
 from dpgep.models.pairwise import require_no_pairs
-from dpgep.models.standardized import correlation_form_variance, standardization_of
 from dpgep.reports.report import PrivacyReport
 from dpgep.results.columns import Columns, ReleasedColumns
 from dpgep.results.estimates import MatrixEstimate, correlation_of
