@@ -6,6 +6,7 @@ import hashlib
 import itertools
 import os
 import warnings
+from collections import Counter
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,6 +34,26 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     if config.getoption("numprocesses", None):
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The cases of a grid marked `one_in(k)` are deep, but for those whose places add up to a multiple of k.
+
+    As in a Latin square, every value of a parameter is among them if another parameter has k values.
+    """
+    found: Counter[str] = Counter()
+    for item in items:
+        mark = item.get_closest_marker("one_in")
+        if mark is not None:
+            test, places = item.nodeid.partition("[")[0], 0
+            number = found[test]
+            for _, values in reversed([grid.args for grid in item.iter_markers("parametrize")]):
+                number, place = divmod(number, len(values))
+                places += place
+            if places % mark.args[0]:
+                item.add_marker(pytest.mark.deep)
+            found[test] += 1
 
 
 @pytest.hookimpl(wrapper=True)

@@ -65,6 +65,7 @@ def test_a_column_that_few_people_agree_about() -> None:
     assert np.isfinite(_Target.of(model, moments, 2).right).all()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("bound", [3.0, "auto"])
 @pytest.mark.parametrize(("name", "d", "spectrum"), MODELS, ids=lambda value: value if isinstance(value, str) else "")
 def test_every_model_can_be_planned(name: str, d: Any, spectrum: list[float], bound: Any) -> None:
@@ -112,6 +113,7 @@ def test_few_people_are_drawn_as_they_are() -> None:
     assert planned.sample.span < 1e-12
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("bound", [3.0, "auto"])
 @pytest.mark.parametrize(("name", "d", "spectrum"), MODELS, ids=lambda value: value if isinstance(value, str) else "")
 def test_where_there_is_nothing_to_see_all_is_lost(name: str, d: Any, spectrum: list[float], bound: Any) -> None:

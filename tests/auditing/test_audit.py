@@ -35,6 +35,7 @@ def assert_rarely(failures: int, repetitions: int, rate: float) -> None:
     assert stats.binom.sf(failures - 1, repetitions, rate) >= FALSE_ALARM
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.statistical
 @pytest.mark.parametrize("gaussian", [True, False])
 @pytest.mark.parametrize("mu", [0.0, 0.3, 1.0, 3.0])

@@ -54,6 +54,7 @@ def in_turn() -> list[str]:
     return [names[turn % len(names)] for turn, names in enumerate(kinds.values())]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.entropy
 @pytest.mark.parametrize("name", in_turn())
 def test_same_answers_same_view(name: str) -> None:

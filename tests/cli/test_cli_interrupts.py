@@ -43,8 +43,9 @@ def profile(frame, event, argument):
     global count, late
     if event in ("call", "c_return"):
         count += 1
-        if event == "call":
-            code = frame.f_code
+        code = frame.f_code
+        if event == "call" and (place := (code.co_filename, code.co_name)) not in seen:
+            seen.add(place)
             name = f"{os.path.basename(code.co_filename)[:-3]}.{code.co_name}"
             if name not in first:
                 first[name] = count
@@ -60,7 +61,7 @@ def run():
     return status
 
 for line in sys.stdin:
-    task, count, first, due = json.loads(line), 0, {}, set()
+    task, count, first, seen, due = json.loads(line), 0, {}, set(), set()
     child = os.fork()
     if not child:
         os.chdir(task["folder"])
@@ -176,10 +177,11 @@ def runs(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run
     found.close()
 
 
-def test_an_interrupt_in_any_call_loses_nothing_that_is_paid_for(runs: Runs) -> None:
-    """In 12 calls, spread evenly from where the arguments are known to the end."""
+@pytest.mark.parametrize("count", [6, pytest.param(24, marks=pytest.mark.deep)])
+def test_an_interrupt_in_any_call_loses_nothing_that_is_paid_for(runs: Runs, count: int) -> None:
+    """In calls that are spread evenly from where the arguments are known to the end."""
     length = runs.calls["interrupts.restore"] - runs.calls["fit._run"] - 100
-    found = Counter(runs.judged(("fit._run", length * i // 11)) for i in range(12))
+    found = Counter(runs.judged(("fit._run", length * i // (count - 1))) for i in range(count))
     assert found.keys() == {"kept", "nothing spent"}
 
 
@@ -262,12 +264,13 @@ def test_handlers_are_those_of_before_and_what_is_ignored_stays_so() -> None:
         signal.signal(signal.SIGINT, before)
 
 
-@pytest.mark.parametrize(("count", "copies"), [(4, 10), pytest.param(MANY, 100, marks=pytest.mark.deep)])
-def test_interrupts_at_random_times_of_a_run(folder: Path, tmp_path: Path, count: int, copies: int) -> None:
+@pytest.mark.deep
+@pytest.mark.parametrize("count", [MANY])
+def test_interrupts_at_random_times_of_a_run(folder: Path, tmp_path: Path, count: int) -> None:
     """``count`` runs with signals from outside, at times that are spread evenly, each moved by chance."""
     shutil.copytree(folder, tmp_path / "people")
     lines = (folder / "people.csv").read_text().splitlines(keepends=True)
-    (tmp_path / "people" / "people.csv").write_text("".join([lines[0], *lines[1:] * copies]))
+    (tmp_path / "people" / "people.csv").write_text("".join([lines[0], *lines[1:] * 100]))
     servers = [Runs(tmp_path / "people", tmp_path / f"run {i}") for i in range(os.cpu_count() or 1)]
     start = time.perf_counter()
     assert servers[0].run()[1].status == 0

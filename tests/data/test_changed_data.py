@@ -140,6 +140,7 @@ def test_labels_that_change_are_refused(rows: Matrix) -> None:
 # --- Where the rows are ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(2)
 @forms
 @pytest.mark.parametrize("pieces", [1, 5, 60])
 def test_any_form_is_compared_however_it_is_cut(form: str, pieces: int, rows: Matrix) -> None:
@@ -255,6 +256,7 @@ def test_threads_change_no_bit(threads: int, rng: np.random.Generator, monkeypat
     assert digest_of(x) != first
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("bit", range(64))
 def test_no_flipped_bit_is_missed(bit: int) -> None:
     """A checksum of one of the two sums misses the sign for every second of 300 keys, both miss none."""

@@ -763,6 +763,7 @@ def replayed(
     return dpgep.auditing.replay(mechanism, pair, **(BUDGET | options), n_components=1)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.entropy
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 @pytest.mark.parametrize("bound", [1.0, "auto"])

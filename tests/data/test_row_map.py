@@ -177,6 +177,7 @@ LENGTHS = [0.0, 5e-324, 2.0**-1022, 2.0**-500, 0.3, 1.0, 7.0, 2.0**100, 2.0**499
 LENGTHS += [2.0**502, 2.0**511, 2.0**513, 2.0**1000, LARGEST]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.kernel
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("bound", [1.0, 0.7, 2.0**-440, 2.0**100])
@@ -192,6 +193,7 @@ def test_every_kernel_takes_a_row_to_that_of_the_reference(kernel: str, bound: f
         np.testing.assert_array_equal(expected.any(axis=1)[lengths > 0.1], lengths[lengths > 0.1] <= FAR)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.kernel
 @pytest.mark.parametrize("bound", [1.0, 0.7, 2.0**-440, 2.0**100])
 @pytest.mark.parametrize("d", [1, 2, 3, 8, 9, 33])
@@ -374,6 +376,7 @@ def mechanisms() -> Iterator[tuple[str, Mechanism]]:
 MECHANISMS = dict(mechanisms())
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 @pytest.mark.parametrize("mechanism", MECHANISMS)

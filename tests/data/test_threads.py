@@ -44,7 +44,7 @@ def wide_rows(rng: np.random.Generator) -> Matrix:
     "options",
     [
         {},
-        {"sparsity": 20, "n_components": 2},
+        pytest.param({"sparsity": 20, "n_components": 2}, marks=pytest.mark.deep),
         {"method": "rayleigh-flow", "n_iterations": 5, "n_components": 2},
         {"method": "dpsr", "n_components": 2},
     ],

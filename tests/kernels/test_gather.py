@@ -22,6 +22,7 @@ def columns_of(dtype: str, n: int, d: int) -> list[np.ndarray[Any, Any]]:
     return [np.random.default_rng([n, j]).standard_normal(n).astype(dtype) for j in range(d)]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("dtype", "out_dtype"), [("f4", "f4"), ("f4", "f8"), ("f8", "f8")])
 @pytest.mark.parametrize(("n", "d"), [(0, 3), (1, 1), (7, 8), (50, 17), (3000, 100), (20, 9000)])
 @pytest.mark.parametrize("n_threads", [1, 3])

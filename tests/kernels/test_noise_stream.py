@@ -86,7 +86,7 @@ def test_deviates_pass_kolmogorov_smirnov():
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("wrong", [1.02, 0.98])
+@pytest.mark.parametrize("wrong", [1.02, pytest.param(0.98, marks=pytest.mark.deep)])
 def test_kolmogorov_smirnov_sees_two_percent(wrong):
     # The two laws are 0.0048 apart; at 1e-6 the test rejects from sqrt(log(2e6) / (2 n)) = 0.0027 on.
     assert rejects_normality(wrong * normal(core.NoiseStream(seeded_key(2)), 1_000_000))
@@ -263,7 +263,7 @@ def draw_shared(_):
     return shared_stream.bytes(32)
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.deep)])
 def test_worker_processes_draw_noise_of_their_own(method):
     draw_shared(None)
     drawn = []

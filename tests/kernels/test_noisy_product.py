@@ -514,7 +514,7 @@ def test_one_shape_taken_for_the_other_is_seen():
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("factor", [0.97, 1.03])
+@pytest.mark.parametrize("factor", [pytest.param(0.97, marks=pytest.mark.deep), 1.03])
 def test_three_percent_are_seen(factor):
     assert rejects_covariance(fresh_samples(3), goe_covariance(BLOCK, factor * SCALE))
     assert rejects_covariance(lazy_samples(one_by_one, kernels(46)), goe_covariance(BLOCK, factor * SCALE))

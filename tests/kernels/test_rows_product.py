@@ -73,6 +73,7 @@ def test_dense_rows_of_any_shape(dtype, n, d, n_vectors):
     np.testing.assert_array_equal(block, before)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("n_vectors", [1, 2, 10, 33])
 @pytest.mark.parametrize(("n", "d"), [(5000, 61), (999, 1024), (4097, 8), (300, 5003)])
@@ -149,6 +150,7 @@ def test_csr_rows_of_any_shape(dtype, index_type, n, d, n_vectors, density):
     assert_close(kernel.times(block), reference.rows_product(dense(arrays), factors, 0.25, block))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("index_type", INDEX_TYPES)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_many_csr_rows(dtype, index_type):
@@ -358,6 +360,7 @@ def test_factors_of_any_finite_rows(find, dtype, data, bound):
     np.testing.assert_allclose(factors, expected, rtol=1e-12, atol=2.0**-1070)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("find", [factors_of, factors_of_csr])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("bound", [1.0, 0.3, 7.0])

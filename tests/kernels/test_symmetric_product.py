@@ -64,6 +64,7 @@ def test_vectors_with_any_number_of_zeros(dtype, d, n_vectors, data):
     assert_products(block, symmetric(d, dtype), symmetric(d, dtype, 1))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("n_threads", [1, 2])
 @pytest.mark.parametrize("n_vectors", [1, 4, 17])

@@ -74,6 +74,7 @@ def plainly(rows: Any, weights: Any = 1) -> list[Any]:
     ]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize(("n", "d"), [(0, 3), (1, 1), (7, 8), (1100, 3), (50, 64), (3, 131), (21000, 70)])
 @pytest.mark.parametrize("missing", [False, True])

@@ -44,6 +44,7 @@ def runs_of_models() -> list[Any]:
     return cases
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("method", "options", "name", "adjacency"), runs_of_models())
 def test_the_ledger_composes_to_the_budget(method: str, options: dict[str, Any], name: str, adjacency: str) -> None:
     problem = problem_named(name, adjacency)

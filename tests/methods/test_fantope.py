@@ -56,6 +56,7 @@ def assert_feasible(h: Matrix, k: int) -> None:
     assert values.sum() == pytest.approx(k, abs=1e-10)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("condition", [None, 5.0, 50.0])
 @pytest.mark.parametrize(("d", "k", "penalty"), [(10, 1, 0.4), (10, 3, 0.1), (16, 2, 1.0)])
 def test_objective_of_a_generic_solver(d: int, k: int, penalty: float, condition: float | None):

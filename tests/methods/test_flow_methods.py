@@ -199,6 +199,7 @@ def test_cross_norms_are_of_rows_outside_their_own_view(sizes: tuple[int, ...], 
     np.testing.assert_allclose(problem.cross_norms(), np.linalg.norm(between, axis=1), rtol=1e-12)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("n_views", [3, 5])  # two: test_calibration.py
 @pytest.mark.parametrize("replaces", [True, False])
 def test_no_search_finds_a_covariance_between_views_that_changes_by_more(n_views: int, replaces: bool) -> None:

@@ -397,6 +397,7 @@ def test_ctrl_c_interrupts():
 # --- the same on every machine ---
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("noise", NOISES)
 @pytest.mark.parametrize("storage", ["float64", "csr int64 float32"])
 @pytest.mark.parametrize("n_vectors", [1, 3])

@@ -58,6 +58,7 @@ def spied(problem: Any, k: int, options: DpsrOptions, mu: float = 5.0) -> tuple[
 # ---- Limits ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.filterwarnings("ignore:.*rows exceed the bound")
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("k", [1, 2])

@@ -78,6 +78,7 @@ def assert_is_a_solution(fit: SparseFit, a: Matrix, b: Matrix | None, k: int, n_
     assert fit.significant is None
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("n_components", [1, 2])
 @pytest.mark.parametrize("general", [False, True])

@@ -67,6 +67,7 @@ def test_without_noise_the_eigenvectors_are_reached(method, form):
     np.testing.assert_allclose(found.eigenvalues, values[:-3:-1], rtol=1e-5)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 @pytest.mark.parametrize("method", METHODS)
 def test_with_noise_they_come_near(method, adjacency):
@@ -78,6 +79,7 @@ def test_with_noise_they_come_near(method, adjacency):
     np.testing.assert_allclose(found.components @ found.components.T, np.eye(2), atol=1e-12)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("epsilon", "decay"), [(1.0, 0.9), (1.0, 0.5), (100.0, 0.5)])
 @pytest.mark.parametrize("method", METHODS)
 def test_a_stated_error_is_near_the_true_one(method, epsilon, decay):
@@ -165,6 +167,7 @@ def test_steps_too_large_leave_an_answer_and_a_caution(method):
 # --- what they cost ---
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("name", "epsilon", "adjacency"),
     [
@@ -212,7 +215,7 @@ def divergences(first, second, gammas, step):
     )
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [1, pytest.param(0, marks=pytest.mark.deep)])
 def test_a_sampled_answer_is_dominated_by_the_pair_that_is_accounted_for(seed):
     """Section 9 of the mathematics page in one dimension, the densities summed over all samples of the others."""
     rng = np.random.default_rng(seed)

@@ -168,6 +168,7 @@ def released(case: str, rng: np.random.Generator) -> tuple[Any, ReleasedMoments]
     return dpgep.models.StandardizedPcaModel(D, not uncentred), ReleasedMoments(sums, counts, 1000.0, noise, second)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.statistical
 @pytest.mark.parametrize("case", ["centred", "uncentred", "noisy count", "constant column"])
 @pytest.mark.parametrize("left", ["eigenvectors", "coordinates"])
@@ -196,6 +197,7 @@ def test_the_variance_of_the_noise_in_correlations(case: str, left: str, rng: np
     assert standardization_of(before).drowned.sum() == (case == "constant column")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.statistical
 @pytest.mark.parametrize(
     ("n", "d", "shift", "facts"),

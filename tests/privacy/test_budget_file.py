@@ -359,18 +359,20 @@ def spent_as_acknowledged(path: Path, acknowledged: Cost) -> bool:
     return True
 
 
-def test_lines_cut_off_anywhere_are_missed(used: Path) -> None:
+@pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.deep)])
+def test_lines_cut_off_anywhere_are_missed(used: Path, step: int) -> None:
     """Every byte of it was acknowledged."""
     whole, acknowledged = used.read_bytes(), committed(Budget.open(used))
-    for length in range(len(whole)):
+    for length in range(0, len(whole), step):
         used.write_bytes(whole[:length])
         assert not spent_as_acknowledged(used, acknowledged), length
     used.write_bytes(whole)
     assert spent_as_acknowledged(used, acknowledged)
 
 
+@pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("last", ["reserve", "settle"])
-def test_power_cut_while_a_line_is_appended(path: Path, last: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_power_cut_while_a_line_is_appended(path: Path, last: str, step: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a line that was not acknowledged anything may be on the disk; the next run writes over a part of one."""
     budget = Budget.open(path, **TERMS)
     spend(budget, 0.1)
@@ -389,7 +391,7 @@ def test_power_cut_while_a_line_is_appended(path: Path, last: str, monkeypatch: 
     text, head = states[("reserve", "settle").index(last)]
     start = json.loads(head)["bytes"]
     tenth, quarter = cost_of(budget.releases[0].mu or 0), cost_of(budget.releases[1].mu or 0)
-    for length in range(start, len(text) + 1):
+    for length in range(len(text), start - 1, -step):
         path.write_bytes(text[:length])
         head_path.write_bytes(head)
         budget = Budget.open(path)

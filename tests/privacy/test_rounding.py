@@ -55,6 +55,7 @@ ADVERSARIES = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("form", ["dense", "two views", "sparse"])
 @pytest.mark.parametrize("name", ADVERSARIES)
 def test_products_err_by_less_than_the_bound(name: str, form: str) -> None:

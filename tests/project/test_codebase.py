@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ PACKAGE = Path(dpgep.__file__).parent
 LAYERS = ["models", "sources", "data", "problems", "privacy", "methods"]  # data -> problem -> curator -> method
 
 
+@cache
 def imports_of(path: Path) -> set[str]:
     """Dotted names imported anywhere in a file, from-imports with the name appended."""
     names = set()

@@ -39,6 +39,7 @@ def problems(rng: np.random.Generator) -> dict[str, Any]:
 MODELS = ["pca", "pca uncentred", "cca", "pls", "multiset-cca", "fda", "sir"]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("epsilon", [4.0, math.inf])
 def test_intervals_hold_the_estimates_and_grow_with_the_level(
@@ -292,6 +293,7 @@ def with_signal(name: str, size: float, seed: int) -> Any:
     }[name]()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.statistical
 @pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")
 @pytest.mark.parametrize("epsilon", [20.0, math.inf])
@@ -347,9 +349,10 @@ def test_constant_columns_without_noise_have_intervals(build: Any, rng: np.rando
 
 
 @pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")
+@pytest.mark.parametrize("seeds", [range(5), pytest.param(range(5, 12), marks=pytest.mark.deep)])
 @pytest.mark.parametrize("n", [2, 5, 200])
-def test_where_noise_made_b_indefinite_angles_may_be_any(n: int) -> None:
-    for seed in range(12):
+def test_where_noise_made_b_indefinite_angles_may_be_any(n: int, seeds: range) -> None:
+    for seed in seeds:
         x = 10 * np.random.default_rng([seed, n]).standard_normal((n, 4))
         solution = solve_seeded(
             dpgep.cca(x[:, :2], x[:, 2:]), epsilon=10.0 ** (seed % 5 - 1), delta=1e-3, n_components=1, seed=seed

@@ -644,6 +644,7 @@ def test_intervals_for_any_rows_within_the_bound_hold_far_from_zero() -> None:
     assert (estimate.high - estimate.low)[0, 0] / 2 <= 1.1 * stats.norm.ppf(0.95) * deviation
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.statistical
 @pytest.mark.parametrize("law", ["gaussian", "bounded"])
 @pytest.mark.parametrize("budget", [{"mu": 0.3}, {"epsilon": math.inf}], ids=["private", "exact"])

@@ -139,6 +139,7 @@ def report() -> Any:
     return dpgep.release(dpgep.pca(np.eye(3), bound=1.0), epsilon=1.0, delta=1e-6).privacy
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.statistical
 @pytest.mark.parametrize("counted", [False, True])
 @pytest.mark.parametrize("shift", [0.0, 2.0])
