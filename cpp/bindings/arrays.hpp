@@ -30,6 +30,16 @@ auto visit_floating(const py::array& array, const char* name, WithScalar with_sc
                        py::str(array.dtype()).cast<std::string>());
 }
 
+// The same for what fixed_point_rows reads: uint8, too.
+template <class WithScalar>
+auto visit_row_scalar(const py::array& rows, WithScalar with_scalar) {
+  if (py::isinstance<py::array_t<double>>(rows)) return with_scalar(double{});
+  if (py::isinstance<py::array_t<float>>(rows)) return with_scalar(float{});
+  if (py::isinstance<py::array_t<std::uint8_t>>(rows)) return with_scalar(std::uint8_t{});
+  throw py::type_error("rows must have dtype uint8, float32 or float64, not " +
+                       py::str(rows.dtype()).cast<std::string>());
+}
+
 // The same for int32 or int64.
 template <class WithInteger>
 auto visit_index(const py::array& array, const char* name, WithInteger with_integer) {

@@ -13,6 +13,7 @@ PYBIND11_MODULE(DPGEP_MODULE, module) {
   register_truncate(module);
   register_fixed_point(module);
   register_columns(module);
+  register_clipped_products(module);
   register_integer_moments(module);
   register_dense_moments(module);
   register_keyed_sums(module);

@@ -5,6 +5,7 @@
 
 void register_build_info(pybind11::module_& module);
 void register_clip(pybind11::module_& module);
+void register_clipped_products(pybind11::module_& module);
 void register_columns(pybind11::module_& module);
 void register_csr_moments(pybind11::module_& module);
 void register_csr_sums(pybind11::module_& module);

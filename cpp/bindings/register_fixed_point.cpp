@@ -8,15 +8,6 @@ using namespace dpgep::bindings;
 
 namespace {
 
-template <class WithScalar>
-auto visit_row_scalar(const py::array& rows, WithScalar with_scalar) {
-  if (py::isinstance<py::array_t<double>>(rows)) return with_scalar(double{});
-  if (py::isinstance<py::array_t<float>>(rows)) return with_scalar(float{});
-  if (py::isinstance<py::array_t<std::uint8_t>>(rows)) return with_scalar(std::uint8_t{});
-  throw py::type_error("rows must have dtype uint8, float32 or float64, not " +
-                       py::str(rows.dtype()).cast<std::string>());
-}
-
 bool to_fixed_point(const py::array& rows, double bound, int bits, py::array& out, int n_threads) {
   const Rows<double> target = mutable_rows<double>(out, "out");
   return visit_row_scalar(rows, [&](auto scalar) {

@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "dpgep/clipped_products.hpp"
 #include "dpgep/csr_moments.hpp"
 #include "dpgep/csr_sums.hpp"
 #include "dpgep/dense_moments.hpp"
@@ -113,6 +114,22 @@ RowMajorMatrix<double> columns_on_grid(int threads) {
               {out.data(), table_columns, table_rows, Eigen::OuterStride<>(table_rows)}, threads),
           "finite columns are served");
   return out;
+}
+
+RowMajorMatrix<std::int64_t> clipped_products(int threads) {
+  const std::vector<float> entries = column_entries();
+  const Eigen::OuterStride<> stride(table_columns);
+  const RowMajorMatrix<double> vectors = RowMajorMatrix<double>::Constant(2, table_columns, 0x1p20);
+  const Vector<double> offset = Vector<double>::Zero(2);
+  RowMajorMatrix<std::int64_t> total = RowMajorMatrix<std::int64_t>::Zero(2, table_columns + 1);
+  require(
+      add_clipped_products<float>(
+          {entries.data(), table_rows, table_columns, stride}, 5000.0, 18,
+          {{vectors.data(), 2, table_columns, stride}, {offset.data(), 2}},
+          {{0, table_columns, 0, 0x1p-30}},
+          {total.data(), 2, table_columns + 1, Eigen::OuterStride<>(table_columns + 1)}, threads),
+      "finite rows are served");
+  return total;
 }
 
 RowMajorMatrix<std::int64_t> dense_moments(int threads) {
@@ -361,6 +378,7 @@ void check_results() {
   require(on_grid(1) == on_grid(n_threads), "fixed_point_rows");
   require(gathered(1) == gathered(n_threads), "gather_rows");
   require(columns_on_grid(1) == columns_on_grid(n_threads), "fixed_point_columns");
+  require(clipped_products(1) == clipped_products(n_threads), "add_clipped_products");
   require(dense_moments(1) == dense_moments(n_threads), "add_dense_moments");
   require(weighted_moments(1) == weighted_moments(n_threads), "add_dense_moments with weights");
   require(row_keys(1) == row_keys(n_threads), "hash_rows");

@@ -45,6 +45,19 @@ def clip_factors_csr(data: _Floats, indptr: _Indices, bound: float, out: _F64) -
 def truncate_top_k(v: NDArray[Any], k: int) -> _I64: ...
 def truncate_rows_top_k(V: NDArray[Any], k: int) -> _I64: ...
 def fixed_point_rows(rows: _U8 | _Floats, bound: float, bits: int, out: _F64, n_threads: int = 1) -> bool: ...
+def products_on_grid(
+    rows: _U8 | _Floats, bound: float, bits: int, vectors: _F64, offset: _F64, out: _F64, n_threads: int = 1
+) -> bool: ...
+def add_clipped_products(
+    rows: _U8 | _Floats,
+    bound: float,
+    bits: int,
+    vectors: _F64,
+    offset: _F64,
+    factors: Sequence[tuple[int, int, int, float]],
+    total: _I64,
+    n_threads: int = 1,
+) -> bool: ...
 def gather_rows(columns: list[NDArray[Any]], first: int, out: _Floats, n_threads: int = 1) -> None: ...
 def fixed_point_columns(
     columns: list[NDArray[Any]], first: int, bound: float, bits: int, out: _F64, n_threads: int = 1

@@ -151,3 +151,23 @@ def test_matrices_with_contiguous_columns_are_read_as_tables() -> None:
         for bits in (None, 20):
             ours, theirs = (next(clipped_blocks(Rows((x,), 9.0), 0, bits))[1] for x in (single, single.copy(order="C")))
             np.testing.assert_array_equal(ours, theirs)
+
+
+def test_views_that_are_neighbours_in_memory_are_read_as_one_matrix() -> None:
+    rows = np.random.default_rng(0).standard_normal((50, 9))
+    whole = Rows((rows[3:, 1:4], rows[3:, 4:5], rows[3:, 5:]), 1.0).in_one_piece(1, fixed_point=False)
+    np.testing.assert_array_equal(whole, rows[3:, 1:])
+    assert np.shares_memory(np.asarray(whole), rows)
+    others = [
+        (rows[:, :4], rows[:, 5:]),
+        (rows[:, 4:], rows[:, :4]),
+        (rows[1:, :4], rows[:-1, 4:]),
+        (rows[:, :4], rows[:, 4:].copy()),
+        (rows[:, :4], rows[:, 4:].astype("f4")),
+        (rows[::2, :4], rows[::2, 4:8][:, ::2]),
+        (rows[:1, :4], rows[:1, 4:]),  # of one row, arrays of different owners may be neighbours
+        (rows[:, :4], Columns(list(rows.T[4:].copy()), 50)),
+        tuple(np.broadcast_to(rows[0], (50, 9))[:, part] for part in (slice(4), slice(4, 9))),
+    ]
+    for views in others:
+        assert Rows(views, 1.0).in_one_piece(1, fixed_point=False) is None

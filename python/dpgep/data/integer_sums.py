@@ -28,6 +28,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import scipy  # its sparse matrices are loaded when they are used
 from numpy.typing import NDArray
 
 from dpgep._dispatch import core
@@ -43,10 +44,10 @@ from dpgep.data.rows import (
     Weights,
     add_on_grid,
     block_height,
-    clipped_blocks,
     group_counts,
     joined_views,
     kernel_form,
+    plain_blocks,
 )
 from dpgep.models.bins import FIRST_OCTAVE, LEAST_THRESHOLD, N_OCTAVES, NORM_STEPS, PRODUCT_EDGES, Interval
 from dpgep.models.model import Matrix
@@ -425,8 +426,8 @@ class Directions:
             return cls(integers, np.zeros(len(vectors)), bits)
         return cls(integers, np.rint(np.ldexp(vectors @ location, bits + DIRECTION_BITS)), bits)
 
-    def products(self, rows: Any) -> Matrix:
-        """(h, K), V (x - m) of rows on the grid, dense or sparse: exact."""
+    def of_sparse(self, rows: Any) -> Matrix:
+        """(h, K), V (x - m) of sparse rows on the grid: exact."""
         # few columns in row-major order: BLAS takes up to four times as long with the transpose of row-major directions
         products = np.asarray(rows @ np.ascontiguousarray(self.vectors.T))
         products -= self.offset
@@ -465,12 +466,17 @@ def clipped_integers(products: Matrix, threshold: float, bits: int = BITS) -> Ma
     return steps
 
 
+def _unit_of(threshold: float) -> float:
+    """Steps of a product of integers."""
+    return 2.0**-DIRECTION_BITS / threshold
+
+
 def _steps(products: Matrix, unit: float) -> tuple[Matrix, Matrix]:
     """Products in steps of 2^-bits ``unit`` bounds, for rows on that grid, and squares of their norms.
 
     A product is at most 2 bounds, and a unit at least LEAST_THRESHOLD: squares are below 2^53 and their sums exact.
     """
-    steps = products * (2.0**-DIRECTION_BITS / unit)
+    steps = products * _unit_of(unit)
     np.rint(steps, out=steps)
     return steps, np.einsum("ij,ij->i", steps, steps)
 
@@ -487,12 +493,23 @@ class _ProductSums(Sums):
 
     def add(self, batch: Batch) -> None:
         """Add the people of a batch."""
-        for rows in _rows_on_grid(batch.rows, self._bits):
-            self._add_rows(rows, self._directions.products(rows))
+        if batch.rows.is_sparse:
+            for part in SparseRows(batch.rows).on_grid(self._bits, ROWS_IN_A_ROW):
+                entries = part.values.astype(np.float64), part.indices, part.indptr
+                self._add_sparse(scipy.sparse.csr_array(entries, shape=(part.n, part.d)))
+        else:
+            for block in plain_blocks(batch.rows, ROWS_IN_A_ROW):
+                if not self._add_block(block, batch.rows.bound, thread_count()):
+                    raise NotFiniteError
         self.n += batch.n
 
     @abstractmethod
-    def _add_rows(self, rows: Any, products: Matrix) -> None: ...
+    def _add_sparse(self, rows: Any) -> None:
+        """Add sparse rows on the grid."""
+
+    @abstractmethod
+    def _add_block(self, block: NDArray[Any], bound: float, n_threads: int) -> bool:
+        """Add rows that the kernels read; False if they hold a NaN or an infinity."""
 
 
 class ClippedSums(_ProductSums):
@@ -508,7 +525,22 @@ class ClippedSums(_ProductSums):
         m, d = directions.vectors.shape
         self.total = np.zeros((d + bool(constant), m // len(factors)), dtype=np.int64)
 
-    def _add_rows(self, rows: Any, products: Matrix) -> None:
+    def _add_block(self, block: NDArray[Any], bound: float, n_threads: int) -> bool:
+        vectors, offset = self._directions.vectors, self._directions.offset
+        m, d = vectors.shape
+        factors = []
+        for each in self._factors:
+            features, directions = (range(size)[part] for part, size in ((each.features, d), (each.directions, m)))
+            factors.append((features.start, len(features), directions.start, _unit_of(each.threshold)))
+        added = np.zeros((self.total.shape[1], d + 1), dtype=np.int64)
+        if not core.add_clipped_products(block, bound, self._bits, vectors, offset, factors, added, n_threads):
+            return False
+        self.total[:d] += added[:, :d].T
+        self.total[d:] += self._constant * added[:, d]
+        return True
+
+    def _add_sparse(self, rows: Any) -> None:
+        products = self._directions.of_sparse(rows)
         for each in self._factors:
             # at most ROWS_IN_A_ROW terms of at most 4^bits
             clipped = each.clipped(products, self._bits)
@@ -518,7 +550,25 @@ class ClippedSums(_ProductSums):
                 self.total[-1] += self._constant * clipped.sum(axis=0).astype(np.int64)
 
 
-class ProductMoment(_ProductSums):
+class _SumsOfProducts(_ProductSums):
+    """The same of something that depends on nothing else of a person."""
+
+    def _add_sparse(self, rows: Any) -> None:
+        self._add_products(self._directions.of_sparse(rows))
+
+    def _add_block(self, block: NDArray[Any], bound: float, n_threads: int) -> bool:
+        vectors, offset = self._directions.vectors, self._directions.offset
+        products = np.empty((len(block), len(vectors)))
+        if not core.products_on_grid(block, bound, self._bits, vectors, offset, products, n_threads):
+            return False
+        self._add_products(products)
+        return True
+
+    @abstractmethod
+    def _add_products(self, products: Matrix) -> None: ...
+
+
+class ProductMoment(_SumsOfProducts):
     """(K, K), ``total``: sum of p p^T, p = clip(V (x - m)), in steps of 4^-bits squared thresholds; ``n`` people.
 
     Of two views, it is the sum of p_x p_y^T, in steps of 4^-bits times both thresholds.
@@ -529,36 +579,24 @@ class ProductMoment(_ProductSums):
         self._by_first, self._by_last = factors[0], factors[-1]
         self.total = np.zeros((len(directions.vectors) // len(factors),) * 2, dtype=np.int64)
 
-    def _add_rows(self, rows: Any, products: Matrix) -> None:
+    def _add_products(self, products: Matrix) -> None:
         # the first view is multiplied by the products of the last one, and the last by those of the first
         first, last = (factors.clipped(products, self._bits) for factors in (self._by_last, self._by_first))
         self.total += (first.T @ last).astype(np.int64)
 
 
-class ProductNormCounts(_ProductSums):
+class ProductNormCounts(_SumsOfProducts):
     """(bins,), ``total``: how many people have a norm |V (x - m)| below, between or beyond PRODUCT_EDGES."""
 
     def __init__(self, directions: Directions) -> None:
         super().__init__(directions)
         self.total = np.zeros(len(PRODUCT_EDGES) + 1, dtype=np.int64)
 
-    def _add_rows(self, rows: Any, products: Matrix) -> None:
+    def _add_products(self, products: Matrix) -> None:
         _, squares = _steps(products, LEAST_THRESHOLD)
         edges = (PRODUCT_EDGES * (2.0**self._bits / LEAST_THRESHOLD)) ** 2
         found = np.searchsorted(edges, squares, side="right")
         self.total += np.bincount(found, minlength=len(self.total))
-
-
-def _rows_on_grid(rows: Rows, bits: int) -> Iterator[Any]:
-    """Rows on the grid of 2^-bits, some at a time: arrays, or CSR matrices where a view is sparse."""
-    if not rows.is_sparse:
-        for _, block in clipped_blocks(rows, bits=bits, most_rows=ROWS_IN_A_ROW):
-            yield block
-        return
-    from scipy import sparse
-
-    for part in SparseRows(rows).on_grid(bits, ROWS_IN_A_ROW):
-        yield sparse.csr_array((part.values.astype(np.float64), part.indices, part.indptr), shape=(part.n, part.d))
 
 
 def direction_error(n_directions: int, n_features: int) -> float:

@@ -49,6 +49,8 @@ _FEWEST_OF_A_TABLE = 128
 _ROWS_OF_A_WEIGHT = 1 << 14
 # Rows of more weights than this are added up by the digits of their weights, of this many bits.
 MOST_WEIGHTS, DIGIT_BITS = 128, 6
+# Entries of rows that are copied before a kernel reads them: few enough for a cache, enough for threads.
+_COPIED_ENTRIES = 1 << 19
 # Entries of sparse rows that are looked at together.
 _BLOCK_ENTRIES = 1 << 20
 
@@ -126,8 +128,9 @@ class Rows:
         In fixed point that may be a table of columns, too, or a matrix that holds its columns one by one, if many rows
         (``height``) are read at a time.
         """
-        if len(self.views) == 1 and _kernel_reads(self.views[0], with_bytes=fixed_point):
-            return self.views[0]  # type: ignore[no-any-return]
+        whole = _neighbours(self.views)
+        if whole is not None and _kernel_reads(whole, with_bytes=fixed_point):
+            return whole
         if not fixed_point or height < _FEWEST_OF_A_TABLE:
             return None
         tables = [_as_table(view) for view in self.views]
@@ -253,6 +256,27 @@ class Accumulate(Protocol):
     def __call__(self, make: Callable[[], S]) -> S: ...
 
 
+def _neighbours(views: tuple[Any, ...]) -> NDArray[Any] | None:
+    """The matrix that views are parts of, where each begins in every row where the one before it ends."""
+    first = views[0]
+    if not isinstance(first, np.ndarray) or len(views) == 1:
+        return first if isinstance(first, np.ndarray) else None
+    end, width = _address(first), 0
+    for view in views:
+        similar = isinstance(view, np.ndarray) and view.dtype == first.dtype and view.strides == first.strides
+        if not similar or view.strides[1] != view.itemsize or _address(view) != end:
+            return None
+        width += view.shape[1]
+        end += view.shape[1] * view.itemsize
+    if len(first) < 2 or first.strides[0] < width * first.itemsize:
+        return None  # of one row, arrays that have nothing to do with each other may be neighbours
+    return np.lib.stride_tricks.as_strided(first, (len(first), width), writeable=False)
+
+
+def _address(array: NDArray[Any]) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
 def _taken(view: Any, numbers: NDArray[np.intp]) -> Any:
     if isinstance(view, np.ndarray):
         return view.take(numbers, axis=0)
@@ -352,7 +376,7 @@ def clipped_blocks(
     height = min(height, most_rows or height)
     whole = rows.in_one_piece(height, fixed_point=bits is not None)
     buffer = np.zeros((height, width), order="F" if isinstance(whole, Columns) else "C")
-    joint = _joint_buffer(rows, height, bits) if whole is None else buffer
+    joint = _joint_buffer(rows, height, fixed_point=bits is not None) if whole is None else buffer
     threads = 1 if bits is None else n_threads or thread_count()
     for start in range(0, n, height):
         people = slice(start, min(start + height, n))
@@ -361,6 +385,16 @@ def clipped_blocks(
         if not _clip(source, rows.bound, block[:, :d], bits, threads):
             raise NotFiniteError
         yield people, block
+
+
+def plain_blocks(rows: Rows, most_rows: int) -> Iterator[NDArray[Any]]:
+    """All rows as the kernels of fixed point read them, some at a time: where they lie, or copied to a buffer."""
+    whole = rows.in_one_piece(1, fixed_point=True)
+    height = most_rows if whole is not None else min(most_rows, max(1, _COPIED_ENTRIES // rows.d))
+    joint = None if whole is not None else _joint_buffer(rows, min(height, rows.n), fixed_point=True)
+    for start in range(0, rows.n, height):
+        people = slice(start, min(start + height, rows.n))
+        yield whole[people] if joint is None else _joined(rows, people, joint[: people.stop - start])
 
 
 def require_finite(rows: Rows, bits: int) -> None:
@@ -511,10 +545,10 @@ _int, _at = ctypes.c_int, ctypes.byref
 _ONE = _at(ctypes.c_double(1.0))
 
 
-def _joint_buffer(rows: Rows, height: int, bits: int | None) -> NDArray[Any]:
+def _joint_buffer(rows: Rows, height: int, *, fixed_point: bool) -> NDArray[Any]:
     """Memory for blocks of all views in one matrix that the kernels read."""
     dtype = np.dtype(np.float64) if rows.is_sparse else row_dtype(*(view.dtype for view in rows.views))
-    if bits is None and dtype == np.uint8:
+    if not fixed_point and dtype == np.uint8:
         dtype = np.dtype(np.float32)
     return np.empty((height, rows.d), dtype)
 
