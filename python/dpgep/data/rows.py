@@ -390,11 +390,15 @@ def clipped_blocks(
 def plain_blocks(rows: Rows, most_rows: int) -> Iterator[NDArray[Any]]:
     """All rows as the kernels of fixed point read them, some at a time: where they lie, or copied to a buffer."""
     whole = rows.in_one_piece(1, fixed_point=True)
-    height = most_rows if whole is not None else min(most_rows, max(1, _COPIED_ENTRIES // rows.d))
-    joint = None if whole is not None else _joint_buffer(rows, min(height, rows.n), fixed_point=True)
+    if isinstance(whole, np.ndarray):
+        for start in range(0, rows.n, most_rows):
+            yield whole[start : start + most_rows]
+        return
+    height = max(1, min(most_rows, rows.n, _COPIED_ENTRIES // rows.d))
+    joint = _joint_buffer(rows, height, fixed_point=True)
     for start in range(0, rows.n, height):
         people = slice(start, min(start + height, rows.n))
-        yield whole[people] if joint is None else _joined(rows, people, joint[: people.stop - start])
+        yield _joined(rows, people, joint[: people.stop - start])
 
 
 def require_finite(rows: Rows, bits: int) -> None:
