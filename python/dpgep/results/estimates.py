@@ -89,7 +89,7 @@ def mean_intervals(
 ) -> Matrix:
     """(d, 2), intervals that each hold a column's mean in the population with probability ``level``."""
     require_law(level, rows)
-    return _means(*release._judged(release._numbers(columns)), release._row_bound, level, rows)
+    return means(*release._judged(release._numbers(columns)), release._row_bound, level, rows)
 
 
 def covariance(
@@ -99,7 +99,7 @@ def covariance(
     require_law(level, rows)
     features = release._numbers(columns)
     noisy, preprocessing = release._judged(features)
-    values, low, high = _covariances(noisy, preprocessing, release._row_bound, level, rows)
+    values, low, high = covariances(noisy, preprocessing, release._row_bound, level, rows)
     return MatrixEstimate("covariance", values, low, high, level, release._names_of(features), release.report)
 
 
@@ -148,7 +148,7 @@ def correlation_of(released: ReleasedMoments) -> Matrix:
     return values
 
 
-def _covariances(
+def covariances(
     released: ReleasedMoments, preprocessing: Preprocessing | None, bound: float, level: float, rows: str
 ) -> tuple[Matrix, Matrix, Matrix]:
     """The covariance in the units of the columns, and ends of intervals, to first order.
@@ -175,26 +175,28 @@ def _covariances(
     if preprocessing is not None:
         units = (units if preprocessing.scale is None else preprocessing.scale) / math.sqrt(preprocessing.energy_kept)
     half = NormalDist().inv_cdf((1 + level) / 2) * np.sqrt(noise + people)
-    below, above = np.zeros_like(half), np.zeros_like(half)
-    if released.clipping is not None:
-        low, high = released.clipping.entries()
-        low = np.minimum(low, released.clipping.covariance)  # or nothing was lost
-        below, above = released.clipping.widened(mapped, low, high)
-        grown = released.clipping.grown(mapped)
-        below, above = np.maximum(below, mapped - grown), np.maximum(above, grown - mapped)
+    below, above = reach_of_covariance(released, mapped)
     in_units = units[:, None] * units
     return values, values - (half + below) * in_units, values + (half + above) * in_units
 
 
-def _means(
+def reach_of_covariance(released: ReleasedMoments, mapped: Matrix) -> tuple[Matrix, Matrix]:
+    """(d, d), (d, d): how far below and above entries of the covariance may lie for what clipping may have done."""
+    if released.clipping is None:
+        return np.zeros_like(mapped), np.zeros_like(mapped)
+    low, high = released.clipping.entries()
+    low = np.minimum(low, released.clipping.covariance)  # or nothing was lost
+    below, above = released.clipping.widened(mapped, low, high)
+    grown = released.clipping.grown(mapped)
+    return np.maximum(below, mapped - grown), np.maximum(above, grown - mapped)
+
+
+def means(
     released: ReleasedMoments, preprocessing: Preprocessing | None, bound: float, level: float, rows: str
 ) -> Matrix:
     """(d, 2), ends of intervals of the means of columns, in their units, for the noise and the sampling of people.
 
-    A bought bound shortens long rows, and moves the mean of a skewed column. Its location, which was bought as a mean
-    of the rows before that, is not moved: an interval holds what lies between the two, and in part what the mean may
-    have lost: E (1 - c) |x_j| <= sqrt(P(c < 1) M_jj), P(c < 1) about tr M/b^2 (`dpgep.models.clipping`). For any rows
-    within the bound b, a variance is at most b^2.
+    For any rows within the bound b, a variance is at most b^2.
     """
     mean, noise = total_mean(released), released.noise
     variances = np.maximum(np.diagonal(released.second) - mean**2, 0.0)
@@ -204,11 +206,25 @@ def _means(
     if released.pairs is not None:
         of_noise, variances = released.pairs.of_means, variances / released.pairs.people
     half = NormalDist().inv_cdf((1 + level) / 2) * np.sqrt(of_noise + variances / released.n)
-    bought = (
-        0.0 if released.clipping is not None and preprocessing is not None and preprocessing.scale is not None else mean
-    )
-    if released.clipping is not None:
-        tails = np.maximum(released.clipping.most - np.maximum(np.diagonal(released.clipping.covariance), 0.0), 0.0)
-        half = half + _REACHED * np.sqrt(min(float(released.clipping.tails.sum()) / bound**2, 1.0) * tails)
+    bought, tails = reach_of_means(released, preprocessing, bound)
+    half = half + tails
     ends = np.minimum(mean, bought) - half, np.maximum(mean, bought) + half
     return np.column_stack([end if preprocessing is None else preprocessing.mean(end) for end in ends])
+
+
+def reach_of_means(
+    released: ReleasedMoments, preprocessing: Preprocessing | None, bound: float
+) -> tuple[Matrix, Matrix]:
+    """(d,), (d,): means of mapped columns as they were bought, which intervals hold, and by how much they are longer.
+
+    A bought bound shortens long rows, and moves the mean of a skewed column. Its location, which was bought as a mean
+    of the rows before that, is not moved: an interval holds what lies between the two, and in part what the mean may
+    have lost: E (1 - c) |x_j| <= sqrt(P(c < 1) M_jj), P(c < 1) about tr M/b^2 (`dpgep.models.clipping`).
+    """
+    mean, clipping = total_mean(released), released.clipping
+    if clipping is None:
+        return mean, np.zeros_like(mean)
+    tails = np.maximum(clipping.most - np.maximum(np.diagonal(clipping.covariance), 0.0), 0.0)
+    scaled = preprocessing is not None and preprocessing.scale is not None
+    reached = _REACHED * np.sqrt(min(float(clipping.tails.sum()) / bound**2, 1.0) * tails)
+    return np.zeros_like(mean) if scaled else mean, reached

@@ -1,0 +1,335 @@
+"""Means of columns by a categorical column of a release, their differences, and the analysis of their variance."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dpgep._optional import import_extra
+from dpgep.models.model import Matrix
+from dpgep.models.moments import ReleasedMoments
+from dpgep.models.pairwise import require_no_pairs
+from dpgep.models.preprocessing import Preprocessing
+from dpgep.reports.report import PrivacyReport
+from dpgep.results.categories import Category, indicators_of, scale_and_location
+from dpgep.results.columns import Columns, ReleasedColumns
+from dpgep.results.contingency import reach_of_shares
+from dpgep.results.estimates import reach_of_covariance, reach_of_means
+from dpgep.results.intervals import RowLaw, require_law
+
+# Deviations of the noise in a share of people from which on a group has means.
+_SHOWN = 4.0
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GroupMeans:
+    """Means of p columns in k groups of people, from a release.
+
+    Attributes
+    ----------
+    category : the column whose categories are the ``groups``; the last, "(not listed)", has everybody without, where
+        the release shows any.
+    names : (p,), of the columns.
+    counts : (k,), people in each group.
+    means, low, high : (k, p), in the units of the columns, and intervals for the population's, at ``level``, for the
+        noise and the sampling of people. Of a group that the noise drowns nothing is known: its intervals are infinite.
+    noise_errors, people_errors : (k, p), standard errors of the means, by the noise and by people being a sample.
+    differences, difference_low, difference_high : (p, k, k), the mean of one group less that of another, and intervals.
+    sum_squares : (p, 2), between groups, with what the noise adds on average taken off, and within.
+    degrees : k - 1 and n - k.
+    f, p_values : (p,), of the hypothesis that all groups have the same mean, corrected for the noise.
+    level : the probability that an interval covers its value, one by one.
+    n_people : number of people, public or released.
+    absent : whether absent values of columns count as locations, which draws means of groups together.
+    privacy : the report of the release, which pays for this and for every other answer from it.
+    """
+
+    category: str
+    groups: tuple[str, ...]
+    names: tuple[str, ...]
+    counts: Matrix
+    means: Matrix
+    low: Matrix
+    high: Matrix
+    noise_errors: Matrix
+    people_errors: Matrix
+    differences: Matrix
+    difference_low: Matrix
+    difference_high: Matrix
+    sum_squares: Matrix
+    degrees: tuple[int, float]
+    f: Matrix
+    p_values: Matrix
+    level: float
+    n_people: float
+    absent: bool
+    privacy: PrivacyReport
+
+    def to_frame(self) -> Any:
+        """The means as a pandas DataFrame, a row for each group, as `groupby(category).mean()` has them."""
+        pandas = import_extra("pandas", "pandas")
+        index = pandas.Index(self.groups, name=self.category)
+        return pandas.DataFrame(self.means.copy(), index, list(self.names))
+
+    def differences_frame(self) -> Any:
+        """A pandas DataFrame, a row for each column and two of the groups: difference of means, and its interval."""
+        pandas = import_extra("pandas", "pandas")
+        pairs = [(g, h) for g in range(len(self.groups)) for h in range(g)]
+        index = [(name, self.groups[g], self.groups[h]) for name in self.names for g, h in pairs]
+        later, earlier = np.array(pairs, dtype=int).reshape(-1, 2).T
+        ends = {"difference": self.differences, "low": self.difference_low, "high": self.difference_high}
+        values = {name: each[:, later, earlier].ravel() for name, each in ends.items()}
+        return pandas.DataFrame(values, pandas.MultiIndex.from_tuples(index, names=["column", "group", "less"]))
+
+    def anova(self) -> Any:
+        """A pandas DataFrame, two rows for each column, between groups and within: sums of squares, F, p-value.
+
+        With noise F is not the ratio of mean squares: each contrast counts by the noise in it (docs/questions.md).
+        """
+        pandas = import_extra("pandas", "pandas")
+        index = pandas.MultiIndex.from_product([self.names, ["between", "within"]], names=["column", "source"])
+        degrees, nothing = np.tile(self.degrees, len(self.names)), np.full(len(self.names), np.nan)
+        squares = self.sum_squares.ravel()
+        values = {"sum of squares": squares, "degrees of freedom": degrees, "mean square": squares / degrees}
+        tests = {"F": self.f, "p": self.p_values}
+        values.update({key: np.column_stack([test, nothing]).ravel() for key, test in tests.items()})
+        return pandas.DataFrame(values, index)
+
+    def __repr__(self) -> str:
+        lines = [
+            f"Means of {len(self.names)} columns by {self.category}, {self.n_people:.0f} people; "
+            f"intervals at {self.level:.0%}, noise and sampling",
+            f"  privacy  {self.privacy}",
+        ]
+        if self.absent:
+            lines.append("  missing  values count as their column's location: means are drawn together (not in intervals)")
+        cells = [
+            [f"{mean:.4g} [{low:.4g}, {high:.4g}]" for mean, low, high in zip(*each, strict=True)]
+            for each in zip(self.means.T, self.low.T, self.high.T, strict=True)
+        ]
+        people = [f"{group} ({count:.0f})" for group, count in zip(self.groups, self.counts, strict=True)]
+        tests = zip(self.names, cells, self.f, self.p_values, strict=True)
+        table = [["", *people, "F", "p"], *([name, *row, f"{f:.4g}", f"{p:.2g}"] for name, row, f, p in tests)]
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        lines += ["  " + "  ".join(f"{x:>{w}}" for x, w in zip(row, widths, strict=True)) for row in table]
+        return "\n".join(lines)
+
+
+def means_by(
+    release: ReleasedColumns,
+    category: str,
+    columns: Columns = None,
+    *,
+    level: float = 0.9,
+    rows: RowLaw = "gaussian",
+) -> GroupMeans:
+    """Means of columns in the groups of a categorical column, differences between them, and an analysis of variance.
+
+    Parameters
+    ----------
+    category
+        Name of a categorical column. Whoever has none of its listed categories is in the group "(not listed)".
+    columns
+        Names or numbers of columns; default: all but the indicators of the category.
+    level : float
+        Of the intervals.
+    rows : {"gaussian", "bounded"}
+        What errors of people being a sample rest on. "gaussian": one variance within all groups, as in the classical
+        analysis; values may have any distribution. "bounded": nothing but the enforced bound, for upper bounds.
+
+    Raises
+    ------
+    ValueError
+        For unknown columns, one twice, a category that is a number, or the indicators of the category as columns.
+    """
+    require_law(level, rows)
+    indicators = indicators_of(release, category)
+    numbers = release._numbers(columns)
+    if columns is None:
+        numbers = numbers[~np.isin(numbers, indicators)]
+    elif np.isin(numbers, indicators).any():
+        raise ValueError(f"columns have indicators of {category!r}: crosstab({category!r}) counts its people")
+    noisy, preprocessing = release._judged(np.concatenate([numbers, indicators]))
+    require_no_pairs(noisy, "means of groups")
+    p = len(numbers)
+    names = release._names_of(indicators) or ()
+    groups = Category.of(category, names, np.arange(p, p + len(indicators)), noisy, preprocessing)
+    found = _Groups.of(groups, p, noisy, preprocessing, release._row_bound)
+    means, differences, half = found.means, found.differences, found.quantile(level)
+    noise, people = found.noise, found.people(rows == "bounded")
+    below, above = found.reach
+    errors = np.sqrt(np.diagonal(noise, axis1=1, axis2=2) + people)
+    between = noise + people[:, :, None] * np.eye(len(groups.labels))
+    variances = np.diagonal(between, axis1=1, axis2=2)
+    spread = np.sqrt(np.maximum(variances[:, :, None] + variances[:, None] - 2 * between, 0.0))
+    less, more = half * spread, half * spread
+    less, more = less + below[:, :, None] + above[:, None], more + above[:, :, None] + below[:, None]
+    below, above = below + found.mean_reach[0][:, None], above + found.mean_reach[1][:, None]
+    unknown = np.where(groups.shares < _SHOWN * groups.least * (noisy.noise.sums > 0), np.inf, 0.0)
+    f, p_values, squares = found.tests()
+    return GroupMeans(
+        category=category,
+        groups=groups.labels,
+        names=release._names_of(numbers) or (),
+        counts=noisy.n * groups.shares,
+        means=means.T,
+        low=(means - half * errors - below - unknown).T,
+        high=(means + half * errors + above + unknown).T,
+        noise_errors=np.sqrt(np.diagonal(noise, axis1=1, axis2=2)).T,
+        people_errors=np.sqrt(people).T,
+        differences=differences,
+        difference_low=differences - less - np.add.outer(unknown, unknown),
+        difference_high=differences + more + np.add.outer(unknown, unknown),
+        sum_squares=squares,
+        degrees=(len(groups.labels) - 1, found.freedom),
+        f=f,
+        p_values=p_values,
+        level=level,
+        n_people=noisy.n,
+        absent=preprocessing is not None and preprocessing.missing,
+        privacy=release.report,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Groups:
+    """Means (p, k) of p columns x = o + s z in k groups: m_x + Cov(x, 1_g)/E 1_g, and their errors.
+
+    Attributes
+    ----------
+    scale, offset, mapped_mean : (p,), s, o and the means of z.
+    covariances, below, above : (p, k), of x with indicators, and what clipping may have taken and added.
+    variances : (p,), of x.
+    mean_reach : (2, p), how far below and above means of x may lie for what clipping did.
+    """
+
+    groups: Category
+    noisy: ReleasedMoments
+    bound: float
+    scale: Matrix
+    offset: Matrix
+    mapped_mean: Matrix
+    covariances: Matrix
+    below: Matrix
+    above: Matrix
+    variances: Matrix
+    mean_reach: Matrix
+
+    @classmethod
+    def of(
+        cls, groups: Category, p: int, noisy: ReleasedMoments, preprocessing: Preprocessing | None, bound: float
+    ) -> _Groups:
+        scale, offset = (part[:p] for part in scale_and_location(preprocessing, len(noisy.second)))
+        mean = noisy.sums[:, 0]
+        mapped = noisy.second - np.outer(mean, mean)
+        corner = np.ix_(np.arange(p), groups.places)
+        of_clipping = (each[corner] for each in reach_of_covariance(noisy, mapped))
+        below, above = (scale[:, None] * np.sqrt(each**2 @ groups.forms.T**2) for each in of_clipping)
+        bought, tails = (part[:p] for part in reach_of_means(noisy, preprocessing, bound))
+        moved = bought - mean[:p]
+        return cls(
+            groups=groups,
+            noisy=noisy,
+            bound=bound,
+            scale=scale,
+            offset=offset,
+            mapped_mean=mean[:p],
+            covariances=scale[:, None] * (mapped[corner] @ groups.forms.T),
+            below=below,
+            above=above,
+            variances=np.maximum(np.diagonal(mapped)[:p], noisy.noise.second) * scale**2,
+            mean_reach=scale * [np.maximum(-moved, 0.0) + tails, np.maximum(moved, 0.0) + tails],
+        )
+
+    @property
+    def effects(self) -> Matrix:
+        """(p, k), means of groups less that of all."""
+        return np.asarray(self.covariances / self.groups.divisors)
+
+    @property
+    def means(self) -> Matrix:
+        return np.asarray((self.offset + self.scale * self.mapped_mean)[:, None] + self.effects)
+
+    @property
+    def differences(self) -> Matrix:
+        """(p, k, k)."""
+        return np.asarray(self.effects[:, :, None] - self.effects[:, None])
+
+    @property
+    def freedom(self) -> float:
+        return max(self.noisy.n - len(self.groups.labels), 1.0)
+
+    def quantile(self, level: float) -> float:
+        from scipy.special import stdtrit
+
+        return float(stdtrit(self.freedom, (1 + level) / 2))
+
+    @property
+    def noise(self) -> Matrix:
+        """(p, k, k), covariances of the noise in the means, Z(u_x - m_g e, u_g)/E 1_g (`dpgep.results.categories`)."""
+        noise, groups = self.noisy.noise, self.groups
+        forms, offsets = groups.forms @ groups.forms.T, np.outer(groups.offsets, groups.offsets)
+        away = self.offset[:, None] - self.means
+        aways, squares = away[:, :, None] * away[:, None], self.scale[:, None, None] ** 2
+        covariances = noise.second**2 / 2 * squares * forms + noise.counts**2 * aways * offsets
+        covariances += noise.sums**2 * (aways * forms + squares * offsets)
+        return np.asarray(covariances / np.outer(groups.divisors, groups.divisors))
+
+    @property
+    def between(self) -> Matrix:
+        """(p,), the variance of the means of groups over people, without that of the noise."""
+        squares = (self.covariances**2 / self.groups.divisors).sum(axis=1)
+        added = self._own_noise * self.groups.whitened(self.noisy)[1].sum()
+        return np.clip(squares - added, 0.0, self.variances)
+
+    @property
+    def within(self) -> Matrix:
+        """(p,), the variance within groups, unbiased."""
+        return np.asarray((self.variances - self.between) * self.noisy.n / self.freedom)
+
+    @property
+    def _own_noise(self) -> Matrix:
+        """(p,), of the noise of the covariance of a column: its part that is the column's, v/2 + w m^2."""
+        noise = self.noisy.noise
+        return np.asarray(self.scale**2 * (noise.second**2 / 2 + noise.sums**2 * self.mapped_mean**2))
+
+    def people(self, bounded: bool) -> Matrix:
+        """(p, k), variances of the means that n people leave: pooled within groups; or at most, E 1_g (x - m_g)^2.
+
+        That is less than E (x - m_g)^2, and for rows within the bound b, less than (s b + |o - m_g|)^2 E 1_g.
+        """
+        shares = self.groups.divisors
+        if not bounded:
+            return np.asarray(self.within[:, None] / (self.noisy.n * shares))
+        longest = self.scale[:, None] * self.bound + np.abs(self.offset[:, None] - self.means)
+        most = np.minimum(longest**2 * shares, self.variances[:, None] + self.effects**2)
+        return np.asarray(most / (self.noisy.n * shares**2))
+
+    @property
+    def reach(self) -> tuple[Matrix, Matrix]:
+        """(p, k), (p, k): how far below and above effects may lie for what clipping did."""
+        shares, effects = self.groups.divisors, np.abs(self.effects)
+        of_shares = effects * np.maximum(*reach_of_shares(self.groups, self.noisy))
+        return (self.below + of_shares) / shares, (self.above + of_shares) / shares
+
+    def tests(self) -> tuple[Matrix, Matrix, Matrix]:
+        """F, p-values, and sums of squares between and within.
+
+        Cov(x, 1_g)/E(1_g)^1/2 in axes of the noise strays by within/n for people, alike along all, and by the noise. What
+        clipping may have done is granted to the hypothesis.
+        """
+        from scipy.special import fdtrc
+
+        axes, along = self.groups.whitened(self.noisy)
+        granted = np.maximum(self.covariances - self.below, 0.0) + np.minimum(self.covariances + self.above, 0.0)
+        squares = self.noisy.n * (granted / np.sqrt(self.groups.divisors) @ axes) ** 2
+        expected = self.within[:, None] + self.noisy.n * self._own_noise[:, None] * along
+        f, degrees = np.full(len(squares), math.nan), len(along)
+        if degrees:
+            f = np.divide(squares, expected, out=np.full_like(squares, np.inf), where=expected > 0).mean(axis=1)
+        between = self.noisy.n * self.between
+        within = self.noisy.n * self.variances - between
+        return f, fdtrc(max(degrees, 1), self.freedom, f), np.column_stack([between, within])
