@@ -29,6 +29,8 @@ from dpgep.sources.names import listed
 
 # What people are called who have none of the listed categories.
 OTHER = "(not listed)"
+# Of variances of indicators, the least and the most over those released that are taken to have been there.
+_RESTORED = 0.5, 2.0
 
 
 def indicators_of(release: ReleasedColumns, column: str) -> NDArray[np.intp]:
@@ -55,6 +57,8 @@ class Category:
     places : (q,), of the columns among the moments.
     forms, offsets : (k, q) and (k,), f and o.
     mean : (q,), released, of the mapped columns.
+    restored : (q,), what covariances with each are multiplied by where they were put back as they were before clipping:
+        an indicator of a share p has the variance p (1 - p).
     least : the least share that counts as one: of a person, or as much as the noise of the sums.
     """
 
@@ -63,6 +67,7 @@ class Category:
     forms: Matrix
     offsets: Matrix
     mean: Matrix
+    restored: Matrix
     least: float
 
     @classmethod
@@ -89,7 +94,12 @@ class Category:
             forms = forms - np.outer(scale**2, scale) / total
             offsets = location + scale**2 * missing / total
         least = max(1 / noisy.n, noisy.noise.sums * float(scale.max()))
-        return cls(labels, places, forms, offsets, total_mean(part), least)
+        mean, restored = total_mean(part), np.ones(len(places))
+        if part.clipping is not None:
+            known = location * (1 - location) if location.any() else scale * mean * (1 - scale * mean)
+            variances = (np.diagonal(part.second) - mean**2) * scale**2
+            restored = np.sqrt(np.clip(known / np.maximum(variances, 1e-300), *_RESTORED))
+        return cls(labels, places, forms, offsets, mean, restored, least)
 
     @property
     def shares(self) -> Matrix:

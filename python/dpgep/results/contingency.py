@@ -117,8 +117,8 @@ def crosstab(release: ReleasedColumns, a: str, b: str | None = None, *, level: f
         row_labels=found[0].labels,
         column_labels=("count",) if b is None else found[1].labels,
         counts=noisy.n * shares,
-        low=noisy.n * np.clip(shares - half - below, 0.0, 1.0),
-        high=noisy.n * np.clip(shares + half + above, 0.0, 1.0),
+        low=noisy.n * np.clip(shares - np.hypot(half, below), 0.0, 1.0),
+        high=noisy.n * np.clip(shares + np.hypot(half, above), 0.0, 1.0),
         noise_errors=noisy.n * np.sqrt(variances),
         people_errors=noisy.n * np.sqrt(people),
         chi_square=chi_square,
@@ -157,7 +157,8 @@ def joint(first: Category, second: Category, noisy: ReleasedMoments) -> tuple[Ma
     corner = np.ix_(first.places, second.places)
     of_clipping = (each[corner] for each in reach_of_covariance(noisy, mapped))
     below, above = (np.sqrt(first.forms**2 @ each**2 @ second.forms.T**2) for each in of_clipping)
-    return first.forms @ mapped[corner] @ second.forms.T, below, above
+    mapped = mapped[corner] * np.outer(first.restored, second.restored)
+    return first.forms @ mapped @ second.forms.T, below, above
 
 
 def reach_of_shares(category: Category, noisy: ReleasedMoments) -> tuple[Matrix, Matrix]:

@@ -165,9 +165,9 @@ def means_by(
     between = noise + people[:, :, None] * np.eye(len(groups.labels))
     variances = np.diagonal(between, axis1=1, axis2=2)
     spread = np.sqrt(np.maximum(variances[:, :, None] + variances[:, None] - 2 * between, 0.0))
-    less, more = half * spread, half * spread
-    less, more = less + below[:, :, None] + above[:, None], more + above[:, :, None] + below[:, None]
-    below, above = below + found.mean_reach[0][:, None], above + found.mean_reach[1][:, None]
+    less = np.hypot(half * spread, np.hypot(below[:, :, None], above[:, None]))
+    more = np.hypot(half * spread, np.hypot(above[:, :, None], below[:, None]))
+    means_below, means_above = found.mean_reach[:, :, None]
     unknown = np.where(groups.shares < _SHOWN * groups.least * (noisy.noise.sums > 0), np.inf, 0.0)
     f, p_values, squares = found.tests()
     return GroupMeans(
@@ -176,8 +176,8 @@ def means_by(
         names=release._names_of(numbers) or (),
         counts=noisy.n * groups.shares,
         means=means.T,
-        low=(means - half * errors - below - unknown).T,
-        high=(means + half * errors + above + unknown).T,
+        low=(means - np.hypot(half * errors, below) - means_below - unknown).T,
+        high=(means + np.hypot(half * errors, above) + means_above + unknown).T,
         noise_errors=np.sqrt(np.diagonal(noise, axis1=1, axis2=2)).T,
         people_errors=np.sqrt(people).T,
         differences=differences,
@@ -237,11 +237,11 @@ class _Groups:
             scale=scale,
             offset=offset,
             mapped_mean=mean[:p],
-            covariances=scale[:, None] * (mapped[corner] @ groups.forms.T),
+            covariances=scale[:, None] * (mapped[corner] * groups.restored @ groups.forms.T),
             below=below,
             above=above,
             variances=np.maximum(np.diagonal(mapped)[:p], noisy.noise.second) * scale**2,
-            mean_reach=scale * [np.maximum(-moved, 0.0) + tails, np.maximum(moved, 0.0) + tails],
+            mean_reach=scale * np.hypot([np.maximum(-moved, 0.0), np.maximum(moved, 0.0)], tails),
         )
 
     @property
