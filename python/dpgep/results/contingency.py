@@ -27,13 +27,13 @@ class CrossTable:
     Attributes
     ----------
     rows, columns : names of the columns of the table; ``columns`` is None for the counts of one.
-    row_labels, column_labels : categories; the last, "(not listed)", has everybody without, where the release shows any.
+    row_labels, column_labels : categories; the last, "(not listed)", of everybody without, where the release shows any.
     counts : (k, l), or (k,) of one column: people of each kind, of n. Noise may have made them negative.
     low, high : intervals of n times the population's shares, at ``level``, for the noise and the sampling of people.
-    noise_errors, people_errors : standard errors of the counts: by the noise alone, about the people of the release; and
-        by people being a sample.
-    chi_square, degrees, p_value : Pearson's test of independence, corrected for the noise (docs/questions.md); None for
-        one column.
+    noise_errors, people_errors : standard errors of the counts: by the noise alone, about the people of the release;
+        and by people being a sample.
+    chi_square, degrees, p_value : Pearson's test of independence, corrected for the noise (docs/questions.md); None
+        for one column.
     cramers_v : between 0 and 1, what the noise adds on average taken off; None for one column.
     level : the probability that an interval covers its count.
     n_people : number of people, public or released.
@@ -110,7 +110,7 @@ def crosstab(release: ReleasedColumns, a: str, b: str | None = None, *, level: f
     people = np.clip(shares, 0.0, 1.0) * np.clip(1 - shares, 0.0, 1.0) / noisy.n
     people = np.maximum(people, 1 / noisy.n**2) if noisy.noise.second else people
     half = NormalDist().inv_cdf((1 + level) / 2) * np.sqrt(variances + people)
-    chi_square, degrees, p_value, v = (None,) * 4 if b is None else _dependence(*found, noisy)
+    chi_square, degrees, p_value, v = (None,) * 4 if b is None else _dependence(found[0], found[1], noisy)
     return CrossTable(
         rows=a,
         columns=b,

@@ -9,8 +9,6 @@ import numpy as np
 
 from dpgep._optional import import_extra
 from dpgep.models.model import Matrix
-from dpgep.models.moments import ReleasedMoments
-from dpgep.models.preprocessing import Preprocessing
 from dpgep.reports.report import PrivacyReport
 from dpgep.results.columns import Columns, ReleasedColumns
 from dpgep.results.estimates import covariances, mean, means
@@ -52,7 +50,7 @@ class Description:
     def __repr__(self) -> str:
         width = max(map(len, self.names))
         lines = [
-            f"{len(self.names)} columns of {self.n_people:.0f} people; intervals at {self.level:.0%}, noise and sampling",
+            f"{len(self.names)} columns, {self.n_people:.0f} people; intervals at {self.level:.0%}, noise and sampling",
             f"  privacy  {self.privacy}",
             f"  {'':{width}}  {'mean':>32}  {'deviation':>32}",
         ]
@@ -77,7 +75,6 @@ def describe(
     each = (np.diagonal(part) for part in covariances(noisy, preprocessing, release._row_bound, level, rows))
     unbiased = noisy.n / max(noisy.n - 1, 1.0)
     deviation, deviation_low, deviation_high = (np.sqrt(unbiased * np.maximum(part, 0.0)) for part in each)
-    moved = _bought(noisy, preprocessing, deviation) - deviation
     return Description(
         names=release._names_of(features) or tuple(map(str, features.tolist())),
         n_people=noisy.n,
@@ -85,17 +82,8 @@ def describe(
         mean_low=low,
         mean_high=high,
         deviation=deviation,
-        deviation_low=np.maximum(deviation_low + np.minimum(moved, 0.0), 0.0),
-        deviation_high=deviation_high + np.maximum(moved, 0.0),
+        deviation_low=deviation_low,
+        deviation_high=deviation_high,
         level=level,
         privacy=release.report,
     )
-
-
-def _bought(noisy: ReleasedMoments, preprocessing: Preprocessing | None, deviation: Matrix) -> Matrix:
-    """(d,), deviations as they were bought with the scales, before rows were clipped, which intervals hold, too."""
-    if noisy.clipping is None or preprocessing is None or preprocessing.variance_error is None:
-        return deviation
-    if preprocessing.scale is None or preprocessing.variance is not None:
-        return deviation
-    return np.where(np.isin(np.arange(len(deviation)), preprocessing.unsure), deviation, preprocessing.scale)

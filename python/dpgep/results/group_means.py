@@ -105,7 +105,9 @@ class GroupMeans:
             f"  privacy  {self.privacy}",
         ]
         if self.absent:
-            lines.append("  missing  values count as their column's location: means are drawn together (not in intervals)")
+            lines.append(
+                "  missing  values count as their column's location: means are drawn together (not in intervals)"
+            )
         cells = [
             [f"{mean:.4g} [{low:.4g}, {high:.4g}]" for mean, low, high in zip(*each, strict=True)]
             for each in zip(self.means.T, self.low.T, self.high.T, strict=True)
@@ -128,22 +130,11 @@ def means_by(
 ) -> GroupMeans:
     """Means of columns in the groups of a categorical column, differences between them, and an analysis of variance.
 
-    Parameters
-    ----------
-    category
-        Name of a categorical column. Whoever has none of its listed categories is in the group "(not listed)".
-    columns
-        Names or numbers of columns; default: all but the indicators of the category.
-    level : float
-        Of the intervals.
-    rows : {"gaussian", "bounded"}
-        What errors of people being a sample rest on. "gaussian": one variance within all groups, as in the classical
-        analysis; values may have any distribution. "bounded": nothing but the enforced bound, for upper bounds.
-
-    Raises
-    ------
-    ValueError
-        For unknown columns, one twice, a category that is a number, or the indicators of the category as columns.
+    Default: of all columns but the indicators of the category. Whoever has none of its listed categories is in the
+    group "(not listed)". ``rows`` is what errors of people being a sample rest on: "gaussian", one variance within all
+    groups, as in the classical analysis, for values of any distribution; "bounded", nothing but the enforced bound, for
+    upper bounds. Raises ValueError for unknown columns, one twice, a category that is a number, or its indicators as
+    columns.
     """
     require_law(level, rows)
     indicators = indicators_of(release, category)
@@ -283,7 +274,7 @@ class _Groups:
         """(p,), the variance of the means of groups over people, without that of the noise."""
         squares = (self.covariances**2 / self.groups.divisors).sum(axis=1)
         added = self._own_noise * self.groups.whitened(self.noisy)[1].sum()
-        return np.clip(squares - added, 0.0, self.variances)
+        return np.asarray(np.clip(squares - added, 0.0, self.variances))
 
     @property
     def within(self) -> Matrix:
@@ -318,8 +309,8 @@ class _Groups:
     def tests(self) -> tuple[Matrix, Matrix, Matrix]:
         """F, p-values, and sums of squares between and within.
 
-        Cov(x, 1_g)/E(1_g)^1/2 in axes of the noise strays by within/n for people, alike along all, and by the noise. What
-        clipping may have done is granted to the hypothesis.
+        Cov(x, 1_g)/E(1_g)^1/2 in axes of the noise strays by within/n for people, alike along all, and by the noise.
+        What clipping may have done is granted to the hypothesis.
         """
         from scipy.special import fdtrc
 

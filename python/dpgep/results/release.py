@@ -375,9 +375,10 @@ class Release(ReleasedColumns):
         if not self._noisy.sums.size:
             return []
         grouped: dict[Any, list[str]] = {Classes: ["fda", "classifier"], Slices: ["sir"]}
-        of_all = ["pca", "cca", "pls", "mean", "covariance", "correlation", "graph", "sample"]
+        of_all = ["pca", "cca", "pls", "mean", "covariance", "correlation", "describe", "graph", "sample"]
         if self._noisy.mark is None:
             of_all[-1:-1] = ["partial_correlation", "regression", "regression_path"]
+            of_all[-1:-1] = ["crosstab", "means_by"] * bool(self.model.indicators)
         return of_all + grouped.get(type(self.model.grouping), []) + ["contrastive_pca"] * self._noisy.by_group
 
 

@@ -1,0 +1,200 @@
+"""Counts by category, means of groups and descriptions of a release: without noise those of pandas and SciPy."""
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+from scipy.stats.contingency import association
+
+import dpgep
+from dpgep.results.categories import OTHER
+
+A, B = list("abc"), list("wxyz")
+pytestmark = pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning", "ignore::dpgep.PrivacyWarning")
+
+
+def table(n: int = 600, seed: int = 0, *, dependent: float = 0.4, listed: int = 4) -> pd.DataFrame:
+    """Two categories, that of ``region`` with values that are not listed, or all of them, and two numbers."""
+    rng = np.random.default_rng(seed)
+    group = rng.choice(3, n, p=[0.5, 0.3, 0.2])
+    region = np.where(rng.random(n) < dependent, group, rng.integers(0, 4, n))
+    return pd.DataFrame(
+        {
+            "sex": pd.Categorical(np.array(A)[group], A),
+            "region": pd.Categorical.from_codes(np.where(region < listed, region, -1), B[:listed]),
+            "age": rng.normal(40 + 3 * group, 10),
+            "income": np.exp(rng.normal(1 + region / 10, 0.5)),
+        }
+    )
+
+
+def mtcars() -> pd.DataFrame:
+    """Thirty-two cars: gears by cylinders, whose table has cells of one car; miles and weights."""
+    cylinders = "66468684466888888444488884448684"
+    gears = [4, 4, 4, 3, 3, 3, 3, 4, 4, 4, 4, 3, 3, 3, 3, 3, 3, 4, 4, 4, 3, 3, 3, 3, 3, 4, 5, 5, 5, 5, 5, 4]
+    miles = [21, 21, 22.8, 21.4, 18.7, 18.1, 14.3, 24.4, 22.8, 19.2, 17.8, 16.4, 17.3, 15.2, 10.4, 10.4, 14.7, 32.4]
+    miles += [30.4, 33.9, 21.5, 15.5, 15.2, 13.3, 19.2, 27.3, 26, 30.4, 15.8, 19.7, 15, 21.4]
+    columns = {"sex": pd.Categorical(list(cylinders)), "region": pd.Categorical(gears), "age": miles}
+    return pd.DataFrame(columns).assign(income=np.log(miles))
+
+
+TABLES = {"complete": table, "not listed": lambda: table(seed=1, listed=2), "cars": mtcars}
+
+
+@pytest.fixture(name="people", params=list(TABLES))
+def _people(request: pytest.FixtureRequest) -> pd.DataFrame:
+    return TABLES[request.param]()
+
+
+def filled(column: pd.Series) -> pd.Series:
+    """With people who have no listed category as one more, if there are any."""
+    return column.cat.add_categories(OTHER).fillna(OTHER).cat.remove_unused_categories()
+
+
+@pytest.mark.parametrize("bound", ["auto", 100.0])
+def test_without_noise_counts_and_their_dependence_are_those_of_pandas_and_scipy(people: Any, bound: Any) -> None:
+    release = dpgep.release(people, epsilon=math.inf, bound=bound)
+    found = release.crosstab("sex", "region")
+    wanted = pd.crosstab(people["sex"], filled(people["region"]))
+    test = stats.chi2_contingency(wanted, correction=False)
+    np.testing.assert_allclose(found.to_frame(), wanted, atol=1e-8)
+    assert list(map(str, wanted.columns)) == list(found.to_frame().columns)
+    assert (found.chi_square, found.p_value) == pytest.approx((test.statistic, test.pvalue), rel=1e-8)
+    assert (found.degrees, found.cramers_v) == pytest.approx((test.dof, association(wanted)), rel=1e-8)
+    np.testing.assert_allclose(found.people_errors, np.sqrt(wanted * (1 - wanted / len(people))), atol=1e-6)
+    np.testing.assert_allclose(release.crosstab("region").counts, wanted.sum(), atol=1e-8)
+
+
+@pytest.mark.parametrize("bound", ["auto", 100.0])
+def test_without_noise_means_of_groups_are_those_of_pandas_and_scipy(people: Any, bound: Any) -> None:
+    release = dpgep.release(people, epsilon=math.inf, bound=bound)
+    columns = ["age", "income"]
+    found = release.means_by("region", columns)
+    by_region = people.groupby(filled(people["region"]), observed=True)
+    groups = by_region[columns]
+    np.testing.assert_allclose(found.to_frame(), groups.mean(), rtol=1e-8)
+    tests = [stats.f_oneway(*(values for _, values in by_region[name])) for name in columns]
+    np.testing.assert_allclose(found.f, [test.statistic for test in tests], rtol=1e-8)
+    np.testing.assert_allclose(found.p_values, [test.pvalue for test in tests], rtol=1e-8)
+    within = ((people[columns] - groups.transform("mean")) ** 2).sum()
+    np.testing.assert_allclose(found.sum_squares[:, 1], within, rtol=1e-8)
+    anova = found.anova()
+    ratio = anova["mean square"].unstack("source").loc[columns]
+    np.testing.assert_allclose(ratio["between"] / ratio["within"], found.f, rtol=1e-8)
+    pooled = stats.t.ppf(0.95, found.degrees[1]) * np.sqrt(
+        within / found.degrees[1] * (1 / groups.size().iloc[:2]).sum()
+    )
+    pair = found.differences_frame().xs(found.groups[1], level="group").xs(found.groups[0], level="less")
+    np.testing.assert_allclose((pair["high"] - pair["low"]) / 2, pooled, rtol=1e-8)
+    np.testing.assert_allclose(pair["difference"], groups.mean().diff().iloc[1], rtol=1e-8)
+
+
+def test_without_noise_columns_are_described_as_pandas_does(people: Any) -> None:
+    found, wanted = (
+        dpgep.release(people, epsilon=math.inf).describe(["age", "income"]),
+        people[["age", "income"]].describe(),
+    )
+    assert found.n_people == len(people)
+    np.testing.assert_allclose(found.to_frame()[["mean", "deviation"]].T, wanted.loc[["mean", "std"]], rtol=1e-8)
+
+
+def test_intervals_cover_and_tests_keep_their_level() -> None:
+    """Of 60 releases, with a bound that clips nothing.
+
+    By Chernoff's bound, a mean of 60 numbers from 0 to 1, of expectation 0.9, is below 0.64 with a probability below
+    1e-6; and of expectation 0.05, above 0.26.
+    """
+    shares = np.array([0.5, 0.3, 0.2])
+    cells, one, means, p_values, f_values = [], [], [], [], []
+    for seed in range(60):
+        release = _scaled(seed)
+        found = release.crosstab("sex", "region")
+        truth = 2000 * np.outer(shares, np.full(4, 0.25))
+        cells.append(((found.low <= truth) & (truth <= found.high)).mean())
+        counts = release.crosstab("sex")
+        one.append(((counts.low <= 2000 * shares) & (2000 * shares <= counts.high)).mean())
+        groups = release.means_by("sex", ["age"])
+        means.append(((groups.low[:, 0] <= [0, 0.3, 0.6]) & (groups.high[:, 0] >= [0, 0.3, 0.6])).mean())
+        p_values.append(found.p_value)
+        f_values.append(release.means_by("region", ["age"]).p_values[0])
+    for held in (cells, one, means):
+        assert np.mean(held) > 0.64
+    for values in (p_values, f_values):
+        assert np.mean(np.array(values) < 0.05) < 0.26
+        assert np.mean(np.array(values) > 0.95) < 0.26
+
+
+def _scaled(seed: int) -> dpgep.Release:
+    people = table(2000, seed, dependent=0.0).drop(columns="income")
+    return dpgep.release(people.assign(age=(people["age"] - 40) / 10), epsilon=1.0, delta=1e-6, bound=5.0, seed=seed)
+
+
+def test_of_a_group_that_noise_drowns_nothing_is_known() -> None:
+    people = table(2000)
+    people["sex"] = people["sex"].cat.add_categories("nobody")
+    found = dpgep.release(people, epsilon=1.0, delta=1e-6, seed=0).means_by("sex", ["age"])
+    assert np.isinf(found.low[:, 0]).tolist() == [False, False, False, True]
+    assert np.isfinite(found.f).all()
+
+
+@pytest.mark.parametrize("budget", [{"adjacency": "add-remove"}, {"bound": 5.0}, {"epsilon": 0.05}])
+def test_answers_are_printed_whatever_the_noise(budget: dict[str, Any]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        release = dpgep.release(table(), **{"epsilon": 1.0, "delta": 1e-6, "seed": 0, **budget})
+    for answer in (
+        release.crosstab("sex", "region"),
+        release.crosstab("sex"),
+        release.means_by("sex"),
+        release.describe(),
+    ):
+        assert str(release.fingerprint) in repr(answer)
+        assert answer.privacy == release.report
+        assert len(answer.to_frame())
+    assert {"crosstab", "means_by", "describe"} <= {*release._questions()}
+
+
+def test_holes_in_categories_are_not_listed_and_those_in_numbers_are_said() -> None:
+    people = table()
+    people.loc[::5, "sex"] = None
+    people.loc[::7, "age"] = np.nan
+    given = {"preprocessing": dpgep.AutoPreprocessing(missing="center"), "epsilon": math.inf}
+    release = dpgep.release(people, **given)
+    np.testing.assert_allclose(
+        release.crosstab("sex").counts, people.groupby(filled(people["sex"]), observed=True).size()
+    )
+    assert "drawn together" in repr(release.means_by("sex", ["age"]))
+    paired = dpgep.release(people, preprocessing=dpgep.AutoPreprocessing(missing="pairwise"), epsilon=math.inf)
+    for ask in (lambda: paired.crosstab("sex"), lambda: paired.means_by("sex", ["age"])):
+        with pytest.raises(ValueError, match='use missing="center"'):
+            ask()
+    assert "crosstab" not in paired._questions()
+
+
+def test_people_with_several_rows_count_once_each() -> None:
+    people = table(400)
+    rows = pd.concat([people.assign(who=np.arange(400))] * 2)
+    release = dpgep.release(rows, person="who", epsilon=math.inf)
+    wanted = pd.crosstab(people["sex"], people["region"])
+    np.testing.assert_allclose(release.crosstab("sex", "region").counts, wanted, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("ask", "said"),
+    [
+        (lambda r: r.crosstab("sx"), "did you mean"),
+        (lambda r: r.crosstab("age"), "released as a number"),
+        (lambda r: r.crosstab("sex", "sex"), "both 'sex'"),
+        (lambda r: r.means_by("sex", ["sex=a"]), "indicators of 'sex'"),
+        (lambda r: r.means_by("sex", ["height"]), "no column 'height'"),
+        (lambda r: r.crosstab("sex", level=2), "level"),
+        (lambda r: r.means_by("sex", rows="any"), "rows"),
+    ],
+)
+def test_wrong_questions_are_refused_in_words(ask: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        ask(dpgep.release(table(50), epsilon=math.inf))
