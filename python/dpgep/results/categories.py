@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from dpgep._checks import did_you_mean, quoted
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, mean_factor, total_mean
-from dpgep.models.row_model import PencilPart
 from dpgep.models.preprocessing import Preprocessing
 from dpgep.models.redundant import Redundancy
+from dpgep.models.row_model import PencilPart
 from dpgep.results.columns import ReleasedColumns
 from dpgep.sources.names import listed
 
