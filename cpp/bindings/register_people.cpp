@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
+#include <stdexcept>
 
 #include "arrays.hpp"
 #include "dpgep/people.hpp"
@@ -59,42 +61,44 @@ void number(Numbering& numbering, const py::array& words, py::array& numbers, bo
   numbering.number(source, target, is_open);
 }
 
-// Calls use(persons, keys) without the GIL, which is safe: only raw memory is touched, which the
-// caller's references keep alive, and a lock is taken and given back without the GIL.
+// Calls use(persons, keys, units) without the GIL, which is safe: only raw memory is touched, which
+// the caller's references keep alive, and a lock is taken and given back without the GIL.
 template <class Use>
-void of_rows(const py::array& persons, const py::array& keys, const Use& use) {
+void of_rows(const py::array& persons, const py::array& keys, const std::optional<py::array>& units,
+             const Use& use) {
   const auto person = const_vector<std::int64_t>(persons, "persons");
   const auto key = const_vector<std::uint64_t>(keys, "keys");
+  const auto unit = optional_vector<std::int64_t>(units, "units");
   const py::gil_scoped_release no_gil;
-  use(person, key);
+  use(person, key, unit);
 }
 
-void count(Shares& shares, const py::array& persons, const py::array& keys, Index n_people) {
-  of_rows(persons, keys,
-          [&](const auto& person, const auto& key) { shares.count(person, key, n_people); });
+void count(Shares& counted, const py::array& persons, const py::array& keys,
+           const std::optional<py::array>& units) {
+  of_rows(persons, keys, units, [&](const auto&... rows) { counted.count(rows...); });
 }
 
-void count_again(Shares& shares, const py::array& persons, const py::array& keys) {
-  of_rows(persons, keys,
-          [&](const auto& person, const auto& key) { shares.count_again(person, key); });
-}
-
-void share(Shares& shares, const py::array& persons, const py::array& keys, py::array& are_open,
-           py::array& out) {
+template <class Share>
+void share(Shares& counted, const py::array& persons, const py::array& keys,
+           const std::optional<py::array>& units, py::array& are_open, py::array& shares) {
   const auto open = mutable_vector<bool>(are_open, "are_open");
-  const auto target = mutable_vector<std::int16_t>(out, "shares");
+  const auto target = mutable_vector<Share>(shares, "shares");
   require_disjoint(open, "are_open", target, "shares");
-  const auto person_rows = const_vector<std::int64_t>(persons, "persons");
-  const auto key_rows = const_vector<std::uint64_t>(keys, "keys");
-  for (const auto& [extent_of, name] :
-       {std::pair{extent(open), "are_open"}, std::pair{extent(target), "shares"}}) {
-    if (!are_disjoint(extent(person_rows), extent_of) ||
-        !are_disjoint(extent(key_rows), extent_of)) {
-      throw py::value_error(std::string(name) + " must not overlap persons or keys");
+  of_rows(persons, keys, units, [&](const auto&... rows) {
+    for (const auto& written : {extent(open), extent(target)}) {
+      if (!(are_disjoint(extent(rows), written) && ...)) {
+        throw std::invalid_argument("are_open and shares must not overlap rows");
+      }
     }
-  }
-  of_rows(persons, keys,
-          [&](const auto& person, const auto& key) { shares.share(person, key, open, target); });
+    counted.share(rows..., open, target);
+  });
+}
+
+void share_any(Shares& counted, const py::array& persons, const py::array& keys,
+               const std::optional<py::array>& units, py::array& are_open, py::array& shares) {
+  const bool is_short = shares.dtype().itemsize() == sizeof(std::int16_t);
+  (is_short ? share<std::int16_t> : share<std::int64_t>)(counted, persons, keys, units, are_open,
+                                                         shares);
 }
 
 }  // namespace
@@ -121,28 +125,30 @@ The number of each; of who has not come before, the next one, or -1 where the nu
 words: (n, 2) uint64, row-contiguous; numbers: (n,) int64. Raises ValueError and TypeError for other shapes and dtypes.
 )");
   py::class_<Shares>(module, "Shares", py::module_local(), R"(
-What the m rows of a person have of 2**12: floor(2**12/m) each, one more where m > 64 and a row's key is below t(m), and
-all that is left for the row with the least key, of equal ones the first. Calls take turns.
+What rows have of their persons, of each of whom there are 2**bits. Calls take turns.
 
-r = 2**12 mod m, s = ceil(4 sqrt(r)), t(m) = 2**32 floor(2**32 (r - s)/m), or 0 where s > r. If more than r keys are below
-t(m), they have nothing more.
+A row of u units of 2**-40 of its person (all where there are none), one of m, has x = 2**bits u/max(m, most_alike) of
+these, and all together T, their sum rounded: each floor(x), one more if m > 2**(bits - 6) and its key is below t, and all
+that is left of T if it has the least key among those that have units, of equal ones the first.
+F = T - sum floor(x), s = ceil(4 sqrt(F)), t = 2**32 floor(2**32 (x - floor(x)) (F - s)/F), or 0 where s > F. If more than
+F keys are below t, they have nothing more.
 )")
-      .def(py::init<>())
-      .def_property_readonly(
-          "has_many", &Shares::has_many,
-          "Whether somebody has more than 64 rows, so that all are counted again.")
+      .def(py::init<Index, int, bool>(), py::arg("most_alike") = 1, py::arg("bits") = 12,
+           py::arg("weighted") = false)
       .def("count", &count, py::arg("persons").noconvert(), py::arg("keys").noconvert(),
-           py::arg("n_people"), R"(
-Counts rows of people, who have numbers below n_people.
+           py::arg("units").noconvert() = py::none(), R"(
+Counts some of the rows of a pass over all.
 
-persons: (n,) int64; keys: (n,) uint64. Raises ValueError for lengths and numbers that do not fit.
+persons: (n,) int64, numbers below eight times the rows; keys: (n,) uint64; units: (n,) int64, or None unless weighted.
+Raises ValueError for lengths, numbers and units that do not fit.
 )")
-      .def("count_again", &count_again, py::arg("persons").noconvert(), py::arg("keys").noconvert(),
-           "Looks at all rows once more, where somebody has many.")
-      .def("share", &share, py::arg("persons").noconvert(), py::arg("keys").noconvert(),
-           py::arg("are_open").noconvert(), py::arg("shares").noconvert(), R"(
+      .def("end_pass", &Shares::end_pass, "Whether all rows are to be counted in another pass.")
+      .def("share", &share_any, py::arg("persons").noconvert(), py::arg("keys").noconvert(),
+           py::arg("units").noconvert(), py::arg("are_open").noconvert(),
+           py::arg("shares").noconvert(), R"(
 The shares of some of the rows of a pass over all, which begins with are_open = True: what is left is to be had.
 
-persons: (n,) int64; keys: (n,) uint64; are_open: bool, one for each person; shares: (n,) int16. Raises ValueError for lengths and people that do not fit.
+persons, keys, units: as above; are_open: bool, one for each person; shares: (n,) int16 or int64. Raises ValueError for
+lengths and people that do not fit.
 )");
 }

@@ -520,32 +520,41 @@ void fuzz_row_weights(Bytes bytes) {
   require(keys == keys_of_wide, "equal rows have equal keys");
 
   bool is_valid = true;
-  for (const std::int64_t p : persons) is_valid = is_valid && p >= 0 && p < n_persons;
-  Shares counted;
-  std::vector<std::int16_t> shares(persons.size());
+  std::int64_t n_people = 0;
+  for (const std::int64_t p : persons) {
+    is_valid = is_valid && p >= 0 && p < 8 * n;
+    n_people = std::max(n_people, p + 1);
+  }
+  const int bits = bytes.take_between(0, 1) ? 12 : 40;
+  const bool weighted = bytes.take_between(0, 1) == 1;
+  Shares counted(bytes.take_between(1, 20), bits, weighted);
+  std::vector<std::int64_t> units(weighted ? persons.size() : 0);
+  for (std::int64_t& unit : units) {
+    unit = static_cast<std::int64_t>(bytes.take<std::uint64_t>() & ((std::uint64_t{1} << 40) - 1));
+  }
+  std::vector<std::int64_t> shares(persons.size());
   const ConstVectorView<std::int64_t> person(persons.data(), n);
   const ConstVectorView<std::uint64_t> key(short_keys.data(), n);
+  const ConstVectorView<std::int64_t> unit(units.data(), weighted ? n : 0);
   try {
-    counted.count(person, key, n_persons);
+    counted.count(person, key, unit);
     require(is_valid, "persons that do not fit are refused");
   } catch (const std::invalid_argument&) {
     require(!is_valid, "persons that fit are served");
     return;
   }
-  if (counted.has_many()) counted.count_again(person, key);
-  Vector<bool> are_open = Vector<bool>::Constant(n_persons, true);
-  counted.share(person, key, VectorView<bool>(are_open.data(), n_persons),
-                VectorView<std::int16_t>(shares.data(), n));
-  for (Index p = 0; p < n_persons; ++p) {
+  while (counted.end_pass()) counted.count(person, key, unit);
+  Vector<bool> are_open = Vector<bool>::Constant(n_people, true);
+  counted.share(person, key, unit, VectorView<bool>(are_open.data(), n_people),
+                VectorView<std::int64_t>(shares.data(), n));
+  for (Index p = 0; p < n_people; ++p) {
     Index sum = 0;
-    bool has_rows = false;
     for (std::size_t i = 0; i < persons.size(); ++i) {
       if (persons[i] != p) continue;
-      has_rows = true;
       require(shares[i] >= 0, "no share is below nothing");
       sum += shares[i];
     }
-    require(sum == (has_rows ? Shares::whole : 0), "all shares of a person are the whole");
+    require(sum <= Index{1} << bits, "all shares of a person are at most the whole");
   }
 }
 

@@ -1,7 +1,6 @@
 #include "dpgep/people.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -15,8 +14,7 @@ namespace {
 
 // Rows that are looked at together, so that their memory arrives meanwhile.
 constexpr Index rows_at_once = 64;
-// Of so many rows, all that is left over is less than one row's share.
-constexpr std::uint32_t few = 64;
+__extension__ using Wide = unsigned __int128;
 
 void require(bool holds, const char* what) {
   if (!holds) throw std::invalid_argument(what);
@@ -54,33 +52,16 @@ std::uint64_t word_of(const std::uint8_t* bytes, std::size_t size) {
   return word;
 }
 
-std::uint64_t below_which_more(std::uint32_t m) {
-  const auto rest = static_cast<std::uint64_t>(Shares::whole % m);
-  const auto slack =
-      static_cast<std::uint64_t>(std::ceil(4 * std::sqrt(static_cast<double>(rest))));
-  return rest > slack ? ((rest - slack) << 32) / m << 32 : 0;
-}
-
 // Rows whose persons are asked for before they are looked at.
 constexpr Index rows_ahead = 16;
 
-// Calls use(i, person) for each row's person.
-template <class People, class Use>
-void for_each_row(const ConstVectorView<std::int64_t>& persons, People& people, const Use& use) {
-  for (Index i = 0; i < persons.size(); ++i) {
-    if (i + rows_ahead < persons.size()) expect_to_read(&people[persons[i + rows_ahead]]);
-    use(i, people[persons[i]]);
-  }
-}
+// Units of a row: at most 2^40 of them. Numbers of people are below eight times those of rows.
+constexpr int unit_bits = 40;
+constexpr std::int64_t most_units = std::int64_t{1} << unit_bits;
+constexpr std::uint64_t numbers_per_row = 8;
 
-// The key below which a row of a person of n rows has one more.
-std::uint64_t threshold(std::uint32_t n_rows) {
-  static const auto known = [] {
-    std::array<std::uint64_t, Shares::whole + 1> each{};
-    for (std::uint32_t m = few + 1; m < each.size(); ++m) each[m] = below_which_more(m);
-    return each;
-  }();
-  return n_rows < known.size() ? known[n_rows] : below_which_more(n_rows);
+std::uint64_t word(const std::uint32_t (&halves)[2]) {
+  return std::uint64_t{halves[1]} << 32 | halves[0];
 }
 
 }  // namespace
@@ -112,7 +93,8 @@ void Numbering::make_room(Index size) {
   if (size >= Index{std::numeric_limits<std::uint32_t>::max()}) {
     throw std::length_error("more than 2^32 - 2 people");
   }
-  identities_.grow(size);
+  first_.grow(size);
+  if (has_second_) second_.grow(size);
   std::size_t n_slots = slots_.size();
   while (4 * static_cast<std::size_t>(size) > 3 * n_slots) n_slots *= 2;
   if (n_slots == slots_.size()) return;
@@ -121,8 +103,7 @@ void Numbering::make_room(Index size) {
   for (Index first = 0; first < size_; first += rows_at_once) {
     const Index n = std::min(rows_at_once, size_ - first);
     std::size_t places[rows_at_once];
-    for (Index i = 0; i < n; ++i)
-      expect_to_read(&slots_[places[i] = place(identities_[first + i])]);
+    for (Index i = 0; i < n; ++i) expect_to_read(&slots_[places[i] = place(identity(first + i))]);
     for (Index i = 0; i < n; ++i) {
       std::size_t at = places[i];
       while (slots_[at] != 0) at = (at + 1) & (n_slots - 1);
@@ -138,23 +119,25 @@ void Numbering::number(const ConstRows<std::uint64_t>& words, VectorView<std::in
   const std::lock_guard<std::mutex> lock(mutex_);
   for (Index first = 0; first < words.rows(); first += rows_at_once) {
     const Index n = std::min(rows_at_once, words.rows() - first);
-    if (is_open) make_room(size_ + n);
     Identity each[rows_at_once];
-    std::size_t places[rows_at_once];
     for (Index i = 0; i < n; ++i) {
       each[i] = {words(first + i, 0), words(first + i, 1)};
-      expect_to_read(&slots_[places[i] = place(each[i])]);
+      has_second_ |= is_open && each[i].second != 0;
     }
+    if (is_open) make_room(size_ + n);
+    std::size_t places[rows_at_once];
+    for (Index i = 0; i < n; ++i) expect_to_read(&slots_[places[i] = place(each[i])]);
     for (Index i = 0; i < n; ++i) {
-      if (const std::uint32_t known = slots_[places[i]]) expect_to_read(&identities_[known - 1]);
+      if (const std::uint32_t known = slots_[places[i]]) expect_to_read(&first_[known - 1]);
     }
     for (Index i = 0; i < n; ++i) {
       std::size_t at = places[i];
-      while (slots_[at] != 0 && !(identities_[slots_[at] - 1] == each[i])) {
+      while (slots_[at] != 0 && !(identity(slots_[at] - 1) == each[i])) {
         at = (at + 1) & (slots_.size() - 1);
       }
       if (slots_[at] == 0 && is_open) {
-        identities_[size_] = each[i];
+        first_[size_] = each[i].first;
+        if (has_second_) second_[size_] = each[i].second;
         slots_[at] = static_cast<std::uint32_t>(++size_);
       }
       numbers[first + i] = static_cast<std::int64_t>(slots_[at]) - 1;
@@ -162,60 +145,150 @@ void Numbering::number(const ConstRows<std::uint64_t>& words, VectorView<std::in
   }
 }
 
+Shares::Shares(Index most_alike, int bits, bool weighted)
+    : most_alike_(static_cast<std::uint64_t>(most_alike)),
+      bits_(bits),
+      weighted_(weighted),
+      few_(std::uint64_t{1} << std::clamp(bits - 6, 0, 63)) {
+  dpgep::require(most_alike >= 1 && most_alike <= 4096, "most_alike must be from 1 to 4096");
+  dpgep::require(bits >= 12 && bits <= unit_bits, "bits must be from 12 to 40");
+}
+
 void Shares::require(const ConstVectorView<std::int64_t>& persons,
-                     const ConstVectorView<std::uint64_t>& keys) const {
+                     const ConstVectorView<std::uint64_t>& keys,
+                     const ConstVectorView<std::int64_t>& units, std::uint64_t n_people) const {
   dpgep::require(keys.size() == persons.size(), "keys must have an entry for each row");
-  const auto n_people = static_cast<std::uint64_t>(n_people_);
+  dpgep::require(units.size() == (weighted_ ? persons.size() : 0),
+                 "units must have an entry for each row, or be None");
+  dpgep::require((units.array() >= 0).all() && (units.array() <= most_units).all(),
+                 "units must be from 0 to 2**40");
   bool are_known = true;
   for (const std::int64_t p : persons) are_known &= static_cast<std::uint64_t>(p) < n_people;
-  dpgep::require(are_known, "persons must be numbers from 0 to below that of people");
+  dpgep::require(are_known, "persons must be numbers from 0 on, of people who are known");
+}
+
+// Calls use(i, number of its person, its units) for each row.
+template <class Use>
+void Shares::for_each_row(const ConstVectorView<std::int64_t>& persons,
+                          const ConstVectorView<std::int64_t>& units, const Use& use) {
+  for (Index i = 0; i < persons.size(); ++i) {
+    if (i + rows_ahead < persons.size()) {
+      expect_to_read(&people_[persons[i + rows_ahead]]);
+      if (weighted_) expect_to_read(&weighed_[persons[i + rows_ahead]]);
+    }
+    use(i, persons[i], static_cast<std::uint64_t>(weighted_ ? units[i] : most_units));
+  }
+}
+
+Shares::Due Shares::due(Index person) const {
+  const std::uint64_t m = people_[person].n_rows;
+  const std::uint64_t alike = std::max(m, most_alike_);
+  const std::uint64_t unit = alike << (unit_bits - bits_);
+  if (weighted_) {
+    const Weighed& its = weighed_[person];
+    return {unit, std::max((its.units + unit / 2) / unit, its.floors), its.floors};
+  }
+  const std::uint64_t whole = std::uint64_t{1} << bits_;
+  return {unit, m >= most_alike_ ? whole : (whole * m + alike / 2) / alike, m * (whole / alike)};
+}
+
+std::uint64_t Shares::threshold(const Due& due, std::uint64_t units) const {
+  const std::uint64_t rest = due.total - due.floors;
+  const auto slack =
+      static_cast<std::uint64_t>(std::ceil(4 * std::sqrt(static_cast<double>(rest))));
+  if (rest <= slack) return 0;
+  const Wide part = Wide{units % due.unit} * (rest - slack) << 32;
+  return static_cast<std::uint64_t>(part / (Wide{due.unit} * rest)) << 32;
 }
 
 void Shares::count(const ConstVectorView<std::int64_t>& persons,
-                   const ConstVectorView<std::uint64_t>& keys, Index n_people) {
+                   const ConstVectorView<std::uint64_t>& keys,
+                   const ConstVectorView<std::int64_t>& units) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  people_.grow(n_people);
-  n_people_ = std::max(n_people_, n_people);
-  require(persons, keys);
-  bool has_many = has_many_;
-  for_each_row(persons, people_, [&](Index i, Person& person) {
-    person.least = std::min(person.least, keys[i]);
-    if (person.n_rows < std::numeric_limits<std::uint32_t>::max()) ++person.n_rows;
-    has_many |= person.n_rows > few;
+  if (pass_ == Pass::rows) {
+    const auto n = static_cast<std::uint64_t>(persons.size());
+    require(persons, keys, units, numbers_per_row * (n_rows_ + n));
+    n_rows_ += n;
+    if (n > 0) n_people_ = std::max(n_people_, Index{persons.maxCoeff()} + 1);
+    people_.grow(n_people_);
+    if (weighted_) weighed_.grow(n_people_);
+    std::uint32_t most = most_rows_;
+    for_each_row(persons, units, [&](Index i, Index p, std::uint64_t unit) {
+      Person& person = people_[p];
+      if (unit > 0 && keys[i] < word(person.least)) {
+        person.least[0] = static_cast<std::uint32_t>(keys[i]);
+        person.least[1] = static_cast<std::uint32_t>(keys[i] >> 32);
+      }
+      if (person.n_rows < std::numeric_limits<std::uint32_t>::max()) ++person.n_rows;
+      most = std::max(most, person.n_rows);
+      if (weighted_) weighed_[p].units = std::min(weighed_[p].units + unit, std::uint64_t{1} << 63);
+    });
+    most_rows_ = most;
+    return;
+  }
+  require(persons, keys, units, static_cast<std::uint64_t>(n_people_));
+  for_each_row(persons, units, [&](Index i, Index p, std::uint64_t unit) {
+    if (pass_ == Pass::floors) {
+      weighed_[p].floors += unit / due(p).unit;
+    } else if (people_[p].n_rows > few_ && keys[i] < threshold(due(p), unit)) {
+      if (n_more_[p] < std::numeric_limits<std::uint32_t>::max()) ++n_more_[p];
+    }
   });
-  has_many_ = has_many;
 }
 
-void Shares::count_again(const ConstVectorView<std::int64_t>& persons,
-                         const ConstVectorView<std::uint64_t>& keys) {
+bool Shares::end_pass() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  require(persons, keys);
-  for_each_row(persons, people_, [&](Index i, Person& person) {
-    if (person.n_rows <= few || person.n_below > whole) return;
-    if (keys[i] < threshold(person.n_rows)) ++person.n_below;
-  });
+  if (pass_ == Pass::rows && weighted_ && most_rows_ > 1) {
+    pass_ = Pass::floors;
+  } else if (pass_ < Pass::more && most_rows_ > few_) {
+    pass_ = Pass::more;
+    n_more_.grow(n_people_);
+  } else {
+    pass_ = Pass::none;
+  }
+  return pass_ != Pass::none;
 }
 
+template <class Share>
 void Shares::share(const ConstVectorView<std::int64_t>& persons,
-                   const ConstVectorView<std::uint64_t>& keys, VectorView<bool> are_open,
-                   VectorView<std::int16_t> shares) {
+                   const ConstVectorView<std::uint64_t>& keys,
+                   const ConstVectorView<std::int64_t>& units, VectorView<bool> are_open,
+                   VectorView<Share> shares) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  require(persons, keys);
+  dpgep::require(pass_ == Pass::none, "rows were not counted, or are to be counted again");
+  require(persons, keys, units, static_cast<std::uint64_t>(n_people_));
   dpgep::require(are_open.size() >= n_people_, "are_open must have an entry for each person");
   dpgep::require(shares.size() == persons.size(), "shares must have an entry for each row");
-  for_each_row(persons, people_, [&](Index i, const Person& person) {
+  dpgep::require(bits_ < std::numeric_limits<Share>::digits, "shares must have room for bits");
+  for_each_row(persons, units, [&](Index i, Index p, std::uint64_t unit) {
+    const Person& person = people_[p];
     dpgep::require(person.n_rows > 0, "a person has no rows that were counted");
-    const std::uint32_t each = whole / person.n_rows;
-    const std::uint32_t rest = whole % person.n_rows;
-    const std::uint32_t n_more = person.n_below <= rest ? person.n_below : 0;
-    std::uint32_t share = each;
-    if (n_more > 0 && keys[i] < threshold(person.n_rows)) ++share;
-    if (keys[i] == person.least && are_open[persons[i]]) {
-      are_open[persons[i]] = false;
-      share += rest - n_more;
+    const Due its = due(p);
+    std::uint64_t share = unit / its.unit;
+    if (person.n_rows == 1) {
+      share = its.total;
+    } else {
+      std::uint64_t left = its.total - its.floors;
+      if (person.n_rows > few_ && n_more_[p] > 0 && n_more_[p] <= left) {
+        left -= n_more_[p];
+        if (keys[i] < threshold(its, unit)) ++share;
+      }
+      if (unit > 0 && keys[i] == word(person.least) && are_open[p]) {
+        are_open[p] = false;
+        share += left;
+      }
     }
-    shares[i] = static_cast<std::int16_t>(share);
+    shares[i] = static_cast<Share>(share);
   });
 }
+
+template void Shares::share(const ConstVectorView<std::int64_t>&,
+                            const ConstVectorView<std::uint64_t>&,
+                            const ConstVectorView<std::int64_t>&, VectorView<bool>,
+                            VectorView<std::int16_t>);
+template void Shares::share(const ConstVectorView<std::int64_t>&,
+                            const ConstVectorView<std::uint64_t>&,
+                            const ConstVectorView<std::int64_t>&, VectorView<bool>,
+                            VectorView<std::int64_t>);
 
 }  // namespace dpgep

@@ -77,7 +77,7 @@ void require(bool holds, const char* what) {
 }  // namespace
 
 void require_weights(const RowWeights& weights, Index n_rows) {
-  require(weights.size() == 0 || weights.size() == n_rows,
+  require(weights.data() == nullptr || weights.size() == n_rows,
           "weights must have an entry for each row, or be None");
   require((weights.array() >= 0).all() && (weights.array() <= largest_weight).all(),
           "weights must be between 0 and 8192");
@@ -92,7 +92,7 @@ void hash_rows(const ConstRows<Scalar>& rows, const ConstVectorView<std::uint64_
   const Index d = rows.cols();
   require(factors.size() == d + 1, "factors must be one more than columns");
   require(keys.size() == n, "keys must have an entry for each row");
-  require(groups.size() == 0 || groups.size() == n,
+  require(groups.data() == nullptr || groups.size() == n,
           "groups must have an entry for each row, or be None");
   constexpr Index height = 1024;
   const Index n_tasks = (n + height - 1) / height;

@@ -585,9 +585,9 @@ bool map_rows(const ConstRows<Scalar>& rows, const ConstVectorView<double>& loca
   require_threads(n_threads);
   const Index d = rows.cols();
   require(out.rows() == rows.rows() && out.cols() == d, "out must have the shape of the rows");
-  require(
-      (location.size() == 0 || location.size() == d) && (scale.size() == 0 || scale.size() == d),
-      "location and scale must have an entry for each column, or none");
+  require((location.data() == nullptr || location.size() == d) &&
+              (scale.data() == nullptr || scale.size() == d),
+          "location and scale must have an entry for each column, or none");
   require(largest >= 0.0, "largest must be at least 0");
   if (rows.size() == 0) return true;
   const Vector<double> m = in_registers(location, d, 0.0);

@@ -935,7 +935,7 @@ def test_a_forgotten_weight_would_be_found(monkeypatch: pytest.MonkeyPatch) -> N
     """The negative control: a person whose rows all count whole moves sums by more than is paid."""
     from dpgep.data import people
 
-    monkeypatch.setattr(people, "row_weights", lambda persons, keys: np.full(len(persons), WHOLE, np.int16))
+    monkeypatch.setattr(people, "row_weights", lambda persons, *_: np.full(len(persons), WHOLE, np.int16))
     crowd = crowd_of(20)
     pair = (
         with_person(crowd, (np.tile(np.eye(4)[:1], (9, 1)), np.zeros(9, int))),

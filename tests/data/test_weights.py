@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import dpgep
-from dpgep.data import weighting
-from dpgep.data.people import WEIGHT_BITS
-from dpgep.data.weighting import UNIT_BITS, Weighting, shared_weights
+from dpgep.data.people import WEIGHT_BITS, row_weights
+from dpgep.data.weighting import UNIT_BITS, Weighting
 from dpgep.methods import METHODS
 from dpgep.sklearn import PrivatePCA, PrivateScaler
 
@@ -88,6 +87,30 @@ def test_columns_of_tables_and_of_sources_are_the_same_weights(tmp_path: Any) ->
     assert solved[0].tobytes() == solved[1].tobytes()
 
 
+@pytest.mark.parametrize("facts", [{}, {"person": "whose"}, {"person": "whose", "rows": 30}], ids=str)
+def test_batches_of_people_with_many_rows_have_the_bits_of_rows_in_memory(facts: Any) -> None:
+    rows, weights = survey(700)
+    whose = np.minimum(np.random.default_rng(4).geometric(0.02, 700), 30)
+    table = pd.DataFrame(rows, columns=list("abcd")).assign(w=weights, whose=whose)
+    shuffled = table.sample(frac=1, random_state=1)
+    batches = [shuffled[:1], shuffled[1:1], shuffled[1:90], shuffled[90:]]
+    columns = [*"abcd", "w", *facts.get("person", "").split()]
+    given: dict[str, Any] = {"weights": "w", "largest_weight": LARGEST, "bound": 50.0, **facts}
+    found = [
+        solve_seeded(dpgep.pca(data, **given), **BUDGET).components.tobytes()
+        for data in (table[columns], dpgep.scan([each[columns] for each in batches]))
+    ]
+    assert found[0] == found[1]
+
+
+def test_weights_without_ids_are_read_once() -> None:
+    rows, weights = survey()
+    table = pd.DataFrame(rows, columns=list("abcd")).assign(w=weights)
+    np.testing.assert_allclose(covariance(dpgep.scan(iter([table[:7], table[7:]])), "w"), covariance(rows, weights))
+    with pytest.raises(ValueError, match="person= is read in a pass before others"):
+        covariance(dpgep.scan(iter([table])), "w", person="a")
+
+
 @pytest.mark.parametrize("rows_alike", [None, 1, 3, 10])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_rows_of_people_count_alike_up_to_a_number(rows_alike: int | None, weighted: bool) -> None:
@@ -142,26 +165,17 @@ def test_whole_weights_of_a_person(rows: list[tuple[int, int]], alike: int, bits
     persons = np.unique([person for person, _ in rows], return_inverse=True)[1]
     units = np.array([unit for _, unit in rows])
     keys = np.random.default_rng(0).integers(0, n_keys + 1, len(rows)).astype(np.uint64)
-    weights = shared_weights(persons, units, alike, lambda: keys, bits)
+    weights = row_weights(persons, lambda: keys, units, alike, bits)
     assert (weights >= 0).all()
     for person in range(persons.max() + 1):
         own = persons == person
         exact = units[own].astype(float) / max(own.sum(), alike) * 2.0 ** (bits - UNIT_BITS)
         assert weights[own].sum() <= 1 << bits
         assert weights[own].sum() == pytest.approx(exact.sum(), rel=1e-15, abs=0.5001)
-        np.testing.assert_allclose(weights[own], exact, rtol=1e-12, atol=1.0001)
-        alone = shared_weights(np.zeros(own.sum(), int), units[own], alike, lambda own=own: keys[own], bits)
+        assert np.sort(np.abs(weights[own] - exact))[:-1].max(initial=0) < 1 + 1e-12 * exact.max()  # but of one
+        np.testing.assert_allclose(weights[own], exact, rtol=1e-12, atol=min(own.sum(), 64))
+        alone = row_weights(np.zeros(own.sum(), int), lambda own=own: keys[own], units[own], alike, bits)
         np.testing.assert_array_equal(weights[own], alone)
-
-
-def test_no_number_of_rows_makes_a_person_count_more_than_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sums of weights would wrap beyond 2^63: of many rows each counts less. In finer units, 300 are many."""
-    monkeypatch.setattr(weighting, "UNIT_BITS", 55)
-    units, keys = np.full(300, 1 << 55), np.zeros(300, np.uint64)
-    for bits in (WEIGHT_BITS, UNIT_BITS):
-        weights = shared_weights(np.zeros(300, np.int64), units, 1, lambda: keys, bits)
-        assert weights.min() >= 0
-        assert 0 < weights.sum() <= 1 << bits
 
 
 @pytest.mark.parametrize("n_distinct", [3, 5000])

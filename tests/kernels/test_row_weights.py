@@ -45,32 +45,40 @@ def test_hashes_of_rows_and_groups(n: int, d: int, dtype: str) -> None:
             assert keys.tolist() == expected
 
 
-def shares_of(kernel: Any, persons: Any, keys: Any, cut: int) -> list[int]:
+def shares_of(kernel: Any, persons: Any, keys: Any, cut: int, units: Any = None, alike: int = 1, bits: int = 12) -> Any:
     """In two batches, cut at this row, as in a stream."""
-    parts, n_people = (slice(cut), slice(cut, None)), int(persons.max(initial=-1)) + 1
-    counted, shares = kernel.Shares(), np.full(len(persons), -1, np.int16)
-    for part in parts:
-        counted.count(persons[part], keys[part], n_people)
-    assert counted.has_many == (np.bincount(persons).max(initial=0) > 64)
-    if counted.has_many:
-        for part in parts:
-            counted.count_again(persons[part], keys[part])
-    are_open = np.ones(n_people, bool)
-    for part in parts:
-        counted.share(persons[part], keys[part], are_open, shares[part])
-    found: list[int] = shares.tolist()
-    return found
+    parts = slice(cut), slice(cut, None)
+    counted, n_passes = kernel.Shares(alike, bits, units is not None), 1
+    shares = np.full(len(persons), -1, np.int16 if bits == 12 else np.int64)
+    unit = [None if units is None else units[part] for part in parts]
+    for part, its in zip(parts, unit, strict=True):
+        counted.count(persons[part], keys[part], its)
+    while counted.end_pass():
+        n_passes += 1
+        for part, its in zip(parts, unit, strict=True):
+            counted.count(persons[part], keys[part], its)
+    most = np.bincount(persons).max(initial=0)
+    assert n_passes == 1 + (units is not None and most > 1) + (most > 2 ** (bits - 6))
+    are_open = np.ones(persons.max(initial=-1) + 1, bool)
+    for part, its in zip(parts, unit, strict=True):
+        counted.share(persons[part], keys[part], its, are_open, shares[part])
+    return shares.tolist()
 
 
 @given(
-    st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3) | st.integers(0, 2**64 - 1)), max_size=40),
+    st.lists(
+        st.tuples(st.integers(0, 4), st.integers(0, 3) | st.integers(0, 2**64 - 1), st.integers(0, 2**40)), max_size=40
+    ),
     st.integers(0, 40),
+    st.sampled_from([(1, 12), (3, 12), (4096, 12), (1, 40), (7, 40)]),
+    st.booleans(),
 )
-def test_shares_of_few_rows(rows: list[tuple[int, int]], cut: int) -> None:
-    persons, keys = np.array(rows, np.uint64).reshape(-1, 2).T.copy()
-    expected = reference.shares(persons.tolist(), keys.tolist())
+def test_shares_of_few_rows(rows: list[tuple[int, int, int]], cut: int, facts: Any, weighted: bool) -> None:
+    persons, keys, units = np.array(rows, np.uint64).reshape(-1, 3).T.copy()
+    unit = units.astype(np.int64) if weighted else None
+    expected = reference.shares(persons.tolist(), keys.tolist(), None if unit is None else unit.tolist(), *facts)
     for kernel in KERNELS.values():
-        assert shares_of(kernel, persons.astype(np.int64), keys, cut) == expected
+        assert shares_of(kernel, persons.astype(np.int64), keys, cut, unit, *facts) == expected
 
 
 @pytest.mark.parametrize("n_alike", [1, 2, 30])
@@ -86,6 +94,23 @@ def test_shares_of_many_rows(m: int, n_alike: int) -> None:
         assert shares_of(kernel, persons, keys, 500) == expected
 
 
+@pytest.mark.parametrize("m", [65, 100, 1000, 5000])
+def test_shares_of_many_weighted_rows(m: int) -> None:
+    """Near what they should be, whatever the order, and a person of no weight has none."""
+    rng = np.random.default_rng(m)
+    persons = rng.permutation(np.repeat([0, 1, 2], [m, 5, m + 1]))
+    keys, units = rng.integers(0, 2**64, len(persons), dtype=np.uint64), rng.integers(0, 2**40, len(persons))
+    units[persons == 2] = 0
+    for alike in (1, 200):
+        expected = reference.shares(persons.tolist(), keys.tolist(), units.tolist(), alike)
+        for kernel in KERNELS.values():
+            assert shares_of(kernel, persons, keys, 500, units, alike) == expected
+        own = np.array(expected)[persons == 0]
+        assert 0 < sum(own) <= 4096
+        assert max(own) < 300
+        assert not np.array(expected)[persons == 2].any()
+
+
 def test_more_rows_below_the_threshold_than_there_is_left_for() -> None:
     keys = np.zeros(9000, np.uint64)
     assert shares_of(core, np.zeros(9000, np.int64), keys, 4000) == [4096] + [0] * 8999
@@ -96,10 +121,15 @@ ROWS, KEYS, PERSONS = np.zeros((3, 2)), np.zeros(3, np.uint64), np.zeros(3, np.i
 OPEN, SHARES = np.ones(2, bool), np.zeros(3, np.int16)
 
 
-def count(persons: Any, keys: Any, n_people: int = 1) -> Any:
-    counted = core.Shares()
-    counted.count(persons, keys, n_people)
+def count(persons: Any, keys: Any, units: Any = None) -> Any:
+    counted = core.Shares(weighted=units is not None)
+    counted.count(persons, keys, units)
+    counted.end_pass()
     return counted
+
+
+def share(persons: Any, keys: Any, are_open: Any, shares: Any, counted: Any = PERSONS) -> None:
+    count(counted, KEYS).share(persons, keys, None, are_open, shares)
 
 
 @pytest.mark.parametrize(
@@ -110,15 +140,23 @@ def count(persons: Any, keys: Any, n_people: int = 1) -> Any:
         (lambda: core.hash_rows(ROWS, FACTORS[:3], np.zeros(2, int), KEYS), ValueError, "groups must have an entry"),
         (lambda: core.hash_rows(ROWS, FACTORS[:3], None, KEYS, 0), ValueError, "n_threads >= 1"),
         (lambda: core.hash_rows(ROWS.astype(int), FACTORS[:3], None, KEYS), TypeError, "rows must have dtype"),
-        (lambda: count(np.array([0, 3, 0]), KEYS), ValueError, "persons must be numbers from 0"),
+        (lambda: core.hash_rows(ROWS, FACTORS[:3], np.zeros(0, int), KEYS), ValueError, "groups must have an entry"),
+        (lambda: core.Shares(0), ValueError, "most_alike must be"),
+        (lambda: core.Shares(bits=11), ValueError, "bits must be"),
+        (lambda: count(np.array([0, 24, 0]), KEYS), ValueError, "persons must be numbers from 0"),
         (lambda: count(np.array([0, -1, 0]), KEYS), ValueError, "persons must be numbers from 0"),
         (lambda: count(PERSONS, KEYS[:2]), ValueError, "keys must have an entry for each row"),
-        (lambda: count(PERSONS, KEYS, 2).share(PERSONS + 1, KEYS, OPEN, SHARES), ValueError, "no rows that were count"),
-        (lambda: count(PERSONS, KEYS, 2).share(PERSONS, KEYS, OPEN[:1], SHARES), ValueError, "are_open must have"),
-        (lambda: count(PERSONS, KEYS).share(PERSONS, KEYS, OPEN, SHARES[:2]), ValueError, "shares must have an entry"),
-        (lambda: count(PERSONS, KEYS).share(PERSONS, KEYS, KEYS, SHARES), TypeError, "are_open must have dtype bool"),
-        (lambda: count(PERSONS, KEYS).share(PERSONS, KEYS, OPEN, KEYS.view(np.int16)[:3]), ValueError, "not overlap"),
-        (lambda: count(PERSONS, KEYS).count_again(PERSONS + 1, KEYS), ValueError, "persons must be numbers from 0"),
+        (lambda: count(PERSONS, KEYS, PERSONS[:2]), ValueError, "units must have an entry for each row"),
+        (lambda: count(PERSONS, KEYS, PERSONS - 1), ValueError, "units must be from 0"),
+        (lambda: core.Shares().count(PERSONS, KEYS, PERSONS), ValueError, "units must have an entry for each row"),
+        (lambda: core.Shares().share(PERSONS, KEYS, None, OPEN, SHARES), ValueError, "rows were not counted"),
+        (lambda: share(PERSONS[:2], KEYS[:2], OPEN, SHARES[:2], np.ones(3, int)), ValueError, "no rows that were"),
+        (lambda: share(PERSONS + 1, KEYS, OPEN[:1], SHARES, PERSONS + 1), ValueError, "are_open must have"),
+        (lambda: share(PERSONS, KEYS, OPEN, SHARES[:2]), ValueError, "shares must have an entry"),
+        (lambda: share(PERSONS, KEYS, KEYS, SHARES), TypeError, "are_open must have dtype bool"),
+        (lambda: share(PERSONS, KEYS, OPEN, KEYS.view(np.int16)[:3]), ValueError, "not overlap"),
+        (lambda: share(PERSONS + 1, KEYS, OPEN, SHARES), ValueError, "persons must be numbers from 0"),
+        (lambda: core.Shares(bits=40).share(PERSONS, KEYS, None, OPEN, SHARES), ValueError, "rows were not counted"),
     ],
 )
 def test_what_does_not_fit_is_refused(call: Any, error: type, message: str) -> None:

@@ -758,8 +758,14 @@ def hash_rows(rows: NDArray[Any], factors: Sequence[int], groups: Sequence[int] 
     return keys
 
 
-def shares(persons: Sequence[int], keys: Sequence[int], whole: int = 1 << 12) -> list[int]:
-    """What each row has of its person's whole: floor(whole/m) of m rows, one more below a threshold, what is left.
+def shares(
+    persons: Sequence[int],
+    keys: Sequence[int],
+    units: Sequence[int] | None = None,
+    most_alike: int = 1,
+    bits: int = 12,
+) -> list[int]:
+    """What each row has of its person's 2^bits: what it should, rounded down, one more below a threshold, what is left.
 
     Source: section 12, "in whole numbers".
     """
@@ -767,14 +773,21 @@ def shares(persons: Sequence[int], keys: Sequence[int], whole: int = 1 << 12) ->
     for person in set(persons):
         own = [i for i, whose in enumerate(persons) if whose == person]
         m = len(own)
-        rest = whole % m
+        each = {i: Fraction(2**40 if units is None else units[i], max(m, most_alike) * 2 ** (40 - bits)) for i in own}
+        total = math.floor(sum(each.values()) + Fraction(1, 2))
+        rest = total - sum(map(math.floor, each.values()))
         slack = math.isqrt(16 * rest - 1) + 1 if rest else 0  # the root, rounded up
-        below = [i for i in own if keys[i] < (2**32 * (rest - slack) // m) * 2**32] if m > 64 and rest > slack else []
+        below: set[int] = set()
+        if m > 2 ** (bits - 6) and rest > slack:
+            parts = {i: each[i] % 1 * (rest - slack) / rest for i in own}
+            below = {i for i in own if keys[i] < math.floor(2**32 * parts[i]) * 2**32}
         if len(below) > rest:
-            below = []
+            below = set()
         for i in own:
-            out[i] = whole // m + (i in below)
-        out[min(own, key=lambda i: (keys[i], i))] += rest - len(below)
+            out[i] = math.floor(each[i]) + (i in below)
+        heavy = [i for i in own if each[i] > 0]
+        if heavy:
+            out[min(heavy, key=lambda i: (keys[i], i))] += rest - len(below)
     return out
 
 

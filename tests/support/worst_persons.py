@@ -184,8 +184,8 @@ MECHANISMS: dict[str, Mechanism] = {
 HOLES = {"pca": ("holes", "pairwise"), "pca, standardized": ("holes", "pairwise"), "fda": ("holes",)}
 
 
-def _too_heavy(persons: Any, keys: Any) -> NDArray[np.int16]:
-    weights = row_weights(persons, keys).copy()
+def _too_heavy(persons: Any, *given: Any) -> NDArray[np.int16]:
+    weights = row_weights(persons, *given).astype(np.int16)
     weights[np.unique(persons, return_index=True)[1]] += (1 << WEIGHT_BITS) // 64
     return weights
 
@@ -193,7 +193,7 @@ def _too_heavy(persons: Any, keys: Any) -> NDArray[np.int16]:
 # weights that a search has to find wanting
 FAULTS: dict[str, Callable[..., NDArray[np.int16]]] = {
     "weights that sum to 1 + 1/64": _too_heavy,
-    "rows that all count whole": lambda persons, keys: np.full(len(persons), 1 << WEIGHT_BITS, np.int16),
+    "rows that all count whole": lambda persons, *_: np.full(len(persons), 1 << WEIGHT_BITS, np.int16),
 }
 
 

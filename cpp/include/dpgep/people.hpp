@@ -44,7 +44,8 @@ struct Identity {
 // the same.
 Identity keyed_identity(const std::uint8_t* bytes, std::size_t size, const Identity& key);
 
-// Numbers people in the order in which they come. Some 16 + 4 * 2 bytes a person. Calls take turns.
+// Numbers people in the order in which they come. Some 8 + 4 * 2 bytes a person, 8 more where
+// second words are not all 0. Calls take turns.
 class Numbering {
  public:
   // People's places in the table follow from the seed: whoever chooses ids should not know it.
@@ -60,55 +61,85 @@ class Numbering {
 
  private:
   std::size_t place(const Identity& identity) const;
+  Identity identity(Index number) const {
+    return {first_[number], has_second_ ? second_[number] : 0};
+  }
   void make_room(Index size);
 
   std::uint64_t seed_;
   Index size_ = 0;
-  GrowingArray<Identity> identities_;
+  GrowingArray<std::uint64_t> first_;   // words of identities
+  GrowingArray<std::uint64_t> second_;  // from when on somebody's is not 0
+  bool has_second_ = false;
   std::vector<std::uint32_t> slots_;  // a number plus 1, or 0
   std::mutex mutex_;
 };
 
-// Shares of a whole, 2^12, which the m rows of a person have: floor(2^12/m) each, one more where m
-// > 64 and a row's key is below t(m), all that is left for the row with the least key (of equal
-// ones the first). With r = 2^12 mod m,
+// What rows have of their persons, of each of whom there are 2^bits. Of a person's m rows, one of u
+// units of 2^-40 should have x = 2^bits u/max(m, M) of these, and all together T, their sum
+// rounded. M rows count alike; without units, each has all of them. A row has floor(x), one more if
+// m > 2^(bits - 6) and its key is below t, and all that is left of T if it has the least key among
+// those that have units (of equal ones the first). With F = T - sum floor(x),
 //
-//   t(m) = 2^32 floor(2^32 (r - s)/m), s = ceil(4 sqrt(r)), or 0 where s > r.
+//   t = 2^32 floor(2^32 (x - floor(x)) (F - s)/F), s = ceil(4 sqrt(F)), or 0 where s > F.
 //
-// If more than r keys are below t(m), they have nothing more. All shares of a person add up to the
-// whole. 16 bytes a person. Calls take turns.
+// If more than F keys are below t, they have nothing more. All shares of a person add up to T,
+// which is 2^bits where m >= M and there are no units. 12 bytes a person, 16 more with units. Calls
+// take turns.
 class Shares {
  public:
-  static constexpr Index whole = 1 << 12;
+  // Throws std::invalid_argument unless M is from 1 to 2^12, and bits from 12 to 40.
+  Shares(Index most_alike, int bits, bool weighted);
 
-  // Rows of people, who are numbered from 0 on. Throws std::invalid_argument for lengths that do
-  // not fit, and for numbers below 0 or from n_people on.
+  // Rows of people, who are numbered from 0 on, in one of the passes over all of them: `end_pass`
+  // says whether there is to be another. Throws std::invalid_argument for lengths that do not fit,
+  // units that are not from 0 to 2^40, negative numbers and numbers from eight times the rows on.
   void count(const ConstVectorView<std::int64_t>& persons,
-             const ConstVectorView<std::uint64_t>& keys, Index n_people);
-
-  // Whether somebody has more than 64 rows: then they are all to be looked at again.
-  bool has_many() const { return has_many_; }
-  void count_again(const ConstVectorView<std::int64_t>& persons,
-                   const ConstVectorView<std::uint64_t>& keys);
+             const ConstVectorView<std::uint64_t>& keys,
+             const ConstVectorView<std::int64_t>& units);
+  bool end_pass();
 
   // The shares of some of the rows of a pass over all, which begins with all people `are_open`:
   // what is left for them is to be had. Throws as above, and for people without rows.
+  template <class Share>
   void share(const ConstVectorView<std::int64_t>& persons,
-             const ConstVectorView<std::uint64_t>& keys, VectorView<bool> are_open,
-             VectorView<std::int16_t> shares);
+             const ConstVectorView<std::uint64_t>& keys, const ConstVectorView<std::int64_t>& units,
+             VectorView<bool> are_open, VectorView<Share> shares);
 
  private:
   struct Person {
-    std::uint64_t least = ~std::uint64_t{0};
+    std::uint32_t least[2] = {~std::uint32_t{0}, ~std::uint32_t{0}};  // key, its lower half first
     std::uint32_t n_rows = 0;
-    std::uint16_t n_below = 0;  // keys below t(m); 2^12 + 1 stands for more as well
   };
-  void require(const ConstVectorView<std::int64_t>& persons,
-               const ConstVectorView<std::uint64_t>& keys) const;
+  struct Weighed {
+    std::uint64_t units = 0;   // at most 2^63
+    std::uint64_t floors = 0;  // the sum of floor(x)
+  };
+  struct Due {
+    std::uint64_t unit, total, floors;  // x = u/unit
+  };
+  enum class Pass { rows, floors, more, none };
 
+  Due due(Index person) const;
+  std::uint64_t threshold(const Due& due, std::uint64_t units) const;
+  void require(const ConstVectorView<std::int64_t>& persons,
+               const ConstVectorView<std::uint64_t>& keys,
+               const ConstVectorView<std::int64_t>& units, std::uint64_t n_people) const;
+  template <class Use>
+  void for_each_row(const ConstVectorView<std::int64_t>& persons,
+                    const ConstVectorView<std::int64_t>& units, const Use& use);
+
+  const std::uint64_t most_alike_;
+  const int bits_;
+  const bool weighted_;
+  const std::uint64_t few_;  // rows, for whom all that is left over is little
   GrowingArray<Person> people_;
+  GrowingArray<Weighed> weighed_;
+  GrowingArray<std::uint32_t> n_more_;  // keys below t
+  Pass pass_ = Pass::rows;
   Index n_people_ = 0;
-  bool has_many_ = false;
+  std::uint64_t n_rows_ = 0;
+  std::uint32_t most_rows_ = 0;
   std::mutex mutex_;
 };
 

@@ -86,14 +86,14 @@ class PassChecksum:
         self._forms: dict[str, str] = {}
         self._changes: list[str] = []
 
-    def add(self, rows: Rows, groups: NDArray[np.intp] | None, others: NDArray[np.int64] | None = None) -> None:
-        """Rows that follow those before, the group of each, and its person or how much it counts."""
+    def add(self, rows: Rows, groups: NDArray[np.intp] | None, *others: NDArray[np.int64] | None) -> None:
+        """Rows that follow those before, the group of each, its person, and how much it counts."""
         for position, view in enumerate(rows.views):
             for name, values in _parts(view):
                 self._add(f"{position} {name}", values)
-        for name, each in (("groups", groups), ("others", others)):
+        for place, each in enumerate((groups, *others)):
             if each is not None:
-                self._add(name, each)
+                self._add(f"groups and others {place}", each)
         self._n_rows += rows.n
 
     def digest(self) -> bytes:

@@ -164,7 +164,7 @@ def summed(task: Task, *part: Any) -> Partial:
             for arrays in read(*part):
                 people = batch = to_batch(*arrays)
                 if weights is not None:
-                    batch = people.weighed(np.arange(people.rows.n), *weights)
+                    batch = people.weighed(None, *weights)
                 if checksum is not None:
                     checksum.add(people.rows, people.groups, getattr(people, "units", None))
                 add_weighted(sums, make, batch)

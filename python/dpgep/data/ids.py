@@ -266,8 +266,8 @@ def split_off(views: Sequence[Any], given: Any, column: Beside = IDS) -> tuple[t
 
 def _split_off_selections(views: Sequence[Any], given: Any, column: Beside) -> tuple[tuple[Any, ...], Selection]:
     scans = [view.scan if isinstance(view, Selection) else scan(view) for view in views if is_source(view)]
-    if not scans[0].repeatable:
-        raise ValueError(f"{column.name}= is read in a pass before others: this can be read only once")
+    if column is IDS and not scans[0].repeatable:
+        raise ValueError("person= is read in a pass before others: this can be read only once")
     if not isinstance(given, (str, Selection)):
         raise TypeError(
             f"{column.name} must be the name of a column, or a selection of it, where rows are read from a source"

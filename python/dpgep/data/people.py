@@ -8,7 +8,8 @@ there may be any number. All weights of a person add up to 2^WEIGHT_BITS exactly
 over 2^WEIGHT_BITS, is a mean of what single rows would add: within their convex hull. There a person moves no answer by
 more than one row would (docs/mathematics.md, section 12).
 
-With weights of a survey, or rows that count alike, a person's rows add up to at most 2^WEIGHT_BITS (`Weighting`).
+With weights of a survey, or rows that count alike (`Weighting`), each row has a part of its own, rounded down, and what
+is left over is dealt in the same way: a person's rows add up to at most 2^WEIGHT_BITS.
 """
 
 from __future__ import annotations
@@ -25,10 +26,9 @@ from dpgep._dispatch import core
 from dpgep._threads import run, thread_count
 from dpgep.data.checksum import PassChecksum, PassComparison
 from dpgep.data.dataset import ONE_ROW, Dataset, People
-from dpgep.data.ids import Identities, Numbering, Numbers, digests
+from dpgep.data.ids import Identities, Numbering, Numbers, digests, numbered
 from dpgep.data.rows import Batch, Rows, S, Weights, add_weighted, block_height, joined_views
-from dpgep.data.weighting import UNIT_BITS, Weighting, shared_weights
-from dpgep.errors import DataChangedError
+from dpgep.data.weighting import UNIT_BITS, Weighting
 from dpgep.models.model import PublicFacts
 from dpgep.sources import Selection
 
@@ -51,12 +51,13 @@ class PeopleDataset(Dataset):
         rows = coded[0]
         if identities is not None:
             identities.add_rows(digests(weighting.person, rows.n))
-        persons, units = weighting.persons(rows.n), weighting.units(weighting.weights, rows.n)
-        weights = partial(weights_of, persons, units, weighting.most_alike, lambda: row_keys(*coded))
-        self._batch = weighted(coded, weights(WEIGHT_BITS))
+        persons = None if weighting.person is None else numbered(weighting.person, rows.n)
+        units, keys = weighting.units(weighting.weights, rows.n), partial(row_keys, *coded)
+        weights = partial(row_weights, persons, keys, units, weighting.most_alike or 1)
+        self._batch = weighted(coded, weights())
         self._coded, self._persons = coded, persons
-        self._finest = None if weighting.most_alike is None else lambda: weighted(coded, weights(UNIT_BITS))
-        n_people = int(np.count_nonzero(np.bincount(persons)))
+        self._finest = None if weighting.most_alike is None else lambda: weighted(coded, weights(bits=UNIT_BITS))
+        n_people = rows.n if persons is None else int(np.count_nonzero(np.bincount(persons)))
         self.people = People(enough_people(n_people, fewest), identities=identities)
         self.bound, self.n_features = rows.bound, rows.d
 
@@ -76,16 +77,17 @@ class PeopleDataset(Dataset):
     def in_memory(self, purpose: str, *, by_person: bool = False) -> Batch:
         if not by_person or self._finest is not None:
             raise ValueError(ONE_ROW)
-        weights = row_weights(self._persons, lambda: row_keys(*self._coded))
+        assert self._persons is not None
+        weights = row_weights(self._persons, partial(row_keys, *self._coded))
         return Batch(self._coded[0], weights=weights, persons=self._persons)
 
 
 class StreamedPeopleDataset(Dataset):
     """The same of rows that a source reads batch by batch: a pass before all others counts the rows of each person.
 
-    It keeps some 45 bytes a person, and nothing of a row: whose each is and what it counts is looked up in every pass.
-    (Somebody's more than 64 rows take a second pass.) Of weights, and rows that count alike, two bytes a row are kept
-    and 24 more needed while they are counted. Every pass is compared with the first.
+    It keeps some 30 bytes a person (16 more with weights, and 8 with ids of text), and nothing of a row: whose each is
+    and what it counts is looked up in every pass. (Somebody's more than 64 rows take a second pass, several weights of
+    a person one more.) Where each row is a person, no pass is needed. Every pass is compared with the first.
     """
 
     weight_bits = WEIGHT_BITS
@@ -101,101 +103,73 @@ class StreamedPeopleDataset(Dataset):
         identities: Identities | None = None,
     ) -> None:
         self._selections, self._weighting, self._to_coded, self._fewest = selections, weighting, to_coded, fewest
-        self._weights: Weights | None = None
         self._numbering = Numbering()
         self._shares: core.Shares | None = None
         self._comparison = PassComparison("a scanned function must yield the same rows at every call")
         self.bound, self.n_features, self.people = bound, n_features, People(None, identities=identities)
+        self.read_once = not selections[0].scan.repeatable
 
     def _summed(self, make: Callable[[], S], alone: bool) -> S:
-        weights_of = self._counted()
+        n_rows, total, are_open = 0, make(), np.empty(0, bool)
+        if self._weighting.person is not None:
+            self._shares = self._shares or self._counted()
+            are_open = np.ones(self._numbering.n, bool)
         self.people.passes += 1
-        total = make()
-        for coded, persons, _ in self._pass():
-            add_weighted(total, make, weighted(coded, weights_of(coded, persons)))
+        for coded, persons, units in self._pass():
+            n_rows += coded[0].n
+            if persons is None:
+                weights = weights_alone(units, self.weight_bits)
+            else:
+                assert self._shares is not None
+                weights = _shared(self._shares, persons, row_keys(*coded), units, are_open, self.weight_bits)
+            add_weighted(total, make, weighted(coded, weights))
+        if self._weighting.person is None:
+            self.people.n = enough_people(n_rows, self._fewest)
         return total
 
     def in_finest_weights(self) -> StreamedPeopleDataset:
         if self._weighting.most_alike is None:
             return self
         finer = copy(self)
-        finer.weight_bits, finer._weights = UNIT_BITS, None
+        finer.weight_bits, finer._shares = UNIT_BITS, None
         return finer
 
-    def _counted(self) -> Callable[[Coded, Any], Weights]:
-        """The weights of the rows of each batch of a pass that follows, in their order."""
-        if self._weighting.most_alike is not None:
-            return self._in_order()
-        shares = self._shares = self._shares or self._counted_shares()
-        are_open = np.ones(self._numbering.n, bool)
-        return lambda coded, persons: _shared(shares, persons, row_keys(*coded), are_open)
-
-    def _counted_shares(self) -> core.Shares:
-        self.people.passes += 1  # whether it takes two is a matter of somebody's rows, and not told
-        self._numbering, shares = Numbering(), core.Shares()
-        for coded, persons, _ in self._pass(is_open=True):
-            shares.count(persons, row_keys(*coded), self._numbering.n)
-        self.people.n = enough_people(self._numbering.n, self._fewest)
-        if shares.has_many:
-            for coded, persons, _ in self._pass():
-                shares.count_again(persons, row_keys(*coded))
+    def _counted(self) -> core.Shares:
+        self.people.passes += 1  # how many it takes is a matter of somebody's rows, and not told
+        self._numbering = Numbering()
+        facts = self._weighting.most_alike or 1, self.weight_bits, self._weighting.weights is not None
+        shares = core.Shares(*facts)
+        is_open = True
+        while is_open or shares.end_pass():
+            for coded, persons, units in self._pass(is_open=is_open):
+                shares.count(persons, row_keys(*coded), units)
+            if is_open:
+                self.people.n = enough_people(self._numbering.n, self._fewest)
+            is_open = False
         return shares
 
-    def _in_order(self) -> Callable[[Coded, Any], Weights]:
-        if self._weights is None:
-            weighting, n = self._weighting, 0
-            parts: list[list[Any]] = [[np.empty(0, np.int64)], [np.empty(0, np.int64)], [np.empty(0, np.uint64)]]
-            self.people.passes += 1
-            self._numbering = Numbering()
-            for coded, persons, weights in self._pass(is_open=True):
-                units = weighting.units(weights, coded[0].n)
-                persons = np.arange(n, n + coded[0].n) if persons is None else persons
-                for part, values in zip(parts, (persons, units, row_keys(*coded)), strict=True):
-                    part.append(values)
-                n += coded[0].n
-            numbers, units, keys = map(_joined, parts)
-            self._weights = weights_of(numbers, units, weighting.most_alike, lambda: keys, self.weight_bits)
-            self.people.n = enough_people(n if weighting.person is None else self._numbering.n, self._fewest)
-        weights, start = self._weights, 0
-
-        def of_batch(coded: Coded, _: Any) -> Weights:
-            nonlocal start
-            start += coded[0].n
-            if len(weights) < start:
-                raise DataChangedError("this pass read more rows than the one before: data must not change")
-            return weights[start - coded[0].n : start]
-
-        return of_batch
-
     def _pass(self, *, is_open: bool = False) -> Iterator[tuple[Coded, Any, Any]]:
-        """The rows of each batch, whose they are, and their weights; None where that is known or not asked for.
+        """The rows of each batch, whose they are, and their units; None without ids, or weights.
 
         Only in a pass that is open may people be new.
         """
-        key = self._comparison.key(alone=False)
-        assert key is not None
-        checksum, n_views = PassChecksum(key), len(self._selections)
-        beside = (self._weighting.person, self._weighting.weights) if self._weights is None else (None, None)
-        selections = *self._selections, *(each for each in beside if each is not None)
-        for arrays in self._selections[0].scan.read(*selections, apart=True):
-            coded, others = self._to_coded(*arrays[:n_views]), iter(arrays[n_views:])
-            ids, weights = (None if each is None else next(others) for each in beside)
+        key = None if self.read_once else self._comparison.key(alone=False)
+        checksum, n_views = None if key is None else PassChecksum(key), len(self._selections)
+        for arrays in self._selections[0].scan.read(*self._selections, *self._weighting.columns, apart=True):
+            coded, beside = self._to_coded(*arrays[:n_views]), iter(arrays[n_views:])
+            ids = None if self._weighting.person is None else next(beside)
             persons = None if ids is None else self._numbering.numbers(ids, coded[0].n, is_open=is_open)
             if is_open and self.people.identities is not None:
                 self.people.identities.add_rows(digests(ids, coded[0].n))
-            checksum.add(*coded, persons if self._weighting.most_alike is None else None)
-            yield coded, persons, weights
-        self._comparison.compare(checksum.digest())
+            units = self._weighting.units(next(beside, None), coded[0].n)
+            if checksum is not None:
+                checksum.add(*coded, persons, units)
+            yield coded, persons, units
+        if checksum is not None:
+            self._comparison.compare(checksum.digest())
 
     def in_memory(self, purpose: str, *, by_person: bool = False) -> Batch:
         raise ValueError(ONE_ROW)
-
-
-def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
-    """All parts in one array, the memory of which is given back."""
-    joined = np.concatenate(parts)
-    parts.clear()
-    return joined
 
 
 def weighted(coded: Coded, weights: Weights) -> Batch:
@@ -216,38 +190,51 @@ def enough_people(n: int, fewest: int) -> int:
     return n
 
 
-def weights_of(
-    persons: Numbers, units: Numbers, most_alike: int | None, keys: Callable[[], NDArray[np.uint64]], bits: int
+def row_weights(
+    persons: Numbers | None,
+    keys: Callable[[], NDArray[np.uint64]],
+    units: Numbers | None = None,
+    most_alike: int = 1,
+    bits: int = WEIGHT_BITS,
 ) -> Weights:
-    """(n,), the weight of each row in units of 2^-bits of a person; of even shares, 2^-WEIGHT_BITS."""
-    if most_alike is None:
-        return row_weights(persons, keys)
-    weights = shared_weights(persons, units, most_alike, keys, bits)
-    return weights.astype(np.int16) if bits == WEIGHT_BITS else weights
+    """(n,), the weight of each row in units of 2^-bits of a person; those of a person add up to at most one.
 
-
-def row_weights(persons: Numbers, keys: Callable[[], NDArray[np.uint64]]) -> NDArray[np.int16]:
-    """(n,), the weight of each row, those of a person adding up to 2^WEIGHT_BITS.
-
-    ``keys`` are asked for only where somebody's weight is not shared evenly; rows that are alike have the same. Who
-    else there is changes nothing.
+    ``persons`` are None where each row is one. ``keys`` are asked for only where somebody's weight is not shared
+    evenly; rows that are alike have the same. Who else there is changes nothing.
     """
-    n_rows = np.bincount(persons)
-    even, rest = np.divmod(_WHOLE, np.maximum(n_rows, 1))
-    if not rest.any():
-        return even.astype(np.int16)[persons]
-    shares, each = core.Shares(), keys()
-    shares.count(persons, each, len(n_rows))
-    if shares.has_many:
-        shares.count_again(persons, each)
-    return _shared(shares, persons, each, np.ones(len(n_rows), bool))
+    if persons is None:
+        assert units is not None
+        return weights_alone(units, bits)
+    if units is None and bits == WEIGHT_BITS:
+        n_rows = np.maximum(np.bincount(persons), most_alike)
+        even, rest = np.divmod(_WHOLE, n_rows)
+        if not rest.any():
+            return even.astype(np.int16)[persons]
+    shares, each = core.Shares(most_alike, bits, units is not None), keys()
+    shares.count(persons, each, units)
+    while shares.end_pass():
+        shares.count(persons, each, units)
+    return _shared(shares, persons, each, units, np.ones(persons.max(initial=-1) + 1, bool), bits)
+
+
+def weights_alone(units: Numbers, bits: int) -> Weights:
+    """The weights of rows each of which is a person's only one: their units, rounded."""
+    shift = UNIT_BITS - bits
+    whole = (units + (1 << shift >> 1)) >> shift
+    return whole.astype(np.int16) if bits == WEIGHT_BITS else whole
 
 
 def _shared(
-    shares: core.Shares, persons: Numbers, keys: NDArray[np.uint64], are_open: NDArray[np.bool_]
-) -> NDArray[np.int16]:
-    weights = np.empty(len(persons), np.int16)
-    shares.share(persons, keys, are_open, weights)
+    shares: core.Shares,
+    persons: Numbers,
+    keys: NDArray[np.uint64],
+    units: Numbers | None,
+    are_open: NDArray[np.bool_],
+    bits: int,
+) -> Weights:
+    n = len(persons)
+    weights: Weights = np.empty(n, np.int16) if bits == WEIGHT_BITS else np.empty(n, np.int64)
+    shares.share(persons, keys, units, are_open, weights)
     return weights
 
 

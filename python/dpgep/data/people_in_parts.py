@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, Generic, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpgep.data.ids import Digests, Numbers, digests, numbered_digests
-from dpgep.data.people import Coded, row_keys, weighted, weights_of
+from dpgep.data.people import Coded, row_keys, row_weights, weighted
 from dpgep.data.rows import NO_GROUP, Batch, Rows, S, add_weighted, block_height, joined_views
-from dpgep.data.weighting import UNIT_BITS, Weighting
+from dpgep.data.weighting import Weighting
 
 
 class Identified(NamedTuple):
@@ -37,8 +38,8 @@ class Identified(NamedTuple):
         whose, units = np.empty((rows.n, 0), np.uint64), np.empty((rows.n, 0), np.int64)
         if weighting.person is not None:
             whose = digests(next(others), rows.n)
-        if weighting.weights is not None:
-            units = weighting.units(next(others), rows.n)[:, None]
+        if (found := weighting.units(next(others, None), rows.n)) is not None:
+            units = found[:, None]
         return cls(rows, groups, whose, units)
 
     def taken(self, which: NDArray[np.intp]) -> Identified:
@@ -46,11 +47,10 @@ class Identified(NamedTuple):
         groups = None if self.groups is None else self.groups[which]
         return Identified(self.rows.taken(which), groups, self.whose[which], self.units[which])
 
-    def weighed(self, persons: Numbers, most_alike: int | None, bits: int) -> Batch:
-        """The rows with the weights that follow from the numbers of their persons."""
-        coded = self.rows, self.groups
-        units = self.units[:, 0] if self.units.size else np.full(len(persons), 1 << UNIT_BITS)
-        return weighted(coded, weights_of(persons, units, most_alike, lambda: row_keys(*coded), bits))
+    def weighed(self, persons: Numbers | None, most_alike: int | None, bits: int) -> Batch:
+        """The rows with the weights that follow from the numbers of their persons; None: each is one."""
+        coded, units = (self.rows, self.groups), self.units[:, 0] if self.units.shape[1] else None
+        return weighted(coded, row_weights(persons, partial(row_keys, *coded), units, most_alike or 1, bits))
 
 
 def dealt(

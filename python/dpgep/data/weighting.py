@@ -1,29 +1,24 @@
 """How much rows count: whose each is (``person=``), up to how many of a person count alike (``rows=``), ``weights=``.
 
 A row of weight w, one of m rows of its person, counts w/W/max(m, M) of a person, W the largest weight and M the rows
-that count alike: all rows of a person add up to at most one. In whole numbers, the sums over the first rows of a person
-are rounded, in the order of a hash of what rows hold, and each row has what it adds to them. So a person's weight is
-within half a unit of what it should be, whatever the number of rows.
+that count alike: all rows of a person add up to at most one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpgep._checks import require_count, require_positive
 from dpgep.data.groups import as_vector
-from dpgep.data.ids import IDS, WEIGHTS, Numbers, name_of, numbered, split_off
+from dpgep.data.ids import IDS, WEIGHTS, Numbers, name_of, split_off
 from dpgep.sources import Scan, as_vector_of_values
 
 # Weights are whole numbers of these units of the largest one: what sums in floating point can tell apart.
 UNIT_BITS = 40
-# No person's rows add up to more than this many units, which would wrap: of 2^22 rows and more, each has fewer.
-_MOST_UNITS = 1 << 62
 # More rows that count alike than this would have a weight of less than one whole unit of a release.
 _MOST_ROWS = 1 << 12
 
@@ -89,38 +84,16 @@ class Weighting:
             if given is not None and getattr(given, "scan", None) is not source:
                 raise ValueError(f"{column.name} must come from the source of the rows, to be read together with them")
 
-    def persons(self, n_rows: int) -> Numbers:
-        """(n,), the number of each row's person."""
-        return np.arange(n_rows) if self.person is None else numbered(self.person, n_rows)
+    def units(self, weights: Any, n_rows: int) -> Numbers | None:
+        """(n,), weights in units of 2^-UNIT_BITS of the largest, to which they are cut; below zero they are none.
 
-    def units(self, weights: Any, n_rows: int) -> Numbers:
-        """(n,), weights in units of 2^-UNIT_BITS of the largest, to which they are cut; below zero they are none."""
+        None without weights: each row has all of these units.
+        """
         if self.largest_weight is None:
-            return np.full(n_rows, 1 << UNIT_BITS)
+            return None
         values = as_vector(as_vector_of_values(weights), "weights", n_rows)
         if np.isnan(values).any():
             raise ValueError("weights has missing values: drop these rows, or give them the weight 0")
         with np.errstate(over="ignore"):
             parts = np.clip(values / self.largest_weight, 0.0, 1.0)
         return np.asarray(np.rint(np.ldexp(parts, UNIT_BITS)).astype(np.int64))
-
-
-def shared_weights(
-    persons: Numbers, units: Numbers, rows: int, keys: Callable[[], NDArray[np.uint64]], bits: int
-) -> Numbers:
-    """(n,), the weight of each row in units of 2^-bits: at most 2^bits for all rows of a person together."""
-    n_rows = np.bincount(persons)
-    of_person = n_rows[persons]
-    units = np.minimum(units, _MOST_UNITS // of_person)
-    is_several = n_rows.max(initial=0) > 1
-    order = np.lexsort((units, keys(), persons)) if is_several else np.arange(len(persons))
-    begins = np.flatnonzero(np.diff(persons[order], prepend=-1))
-    units = units[order]
-    sums = np.cumsum(units)  # of everybody, modulo 2^64: a person's are differences
-    sums -= np.repeat(sums[begins] - units[begins], np.diff(begins, append=len(order)))
-    unit = np.maximum(of_person, rows)[order] << (UNIT_BITS - bits)
-    whole = (sums + unit // 2) // unit
-    weights: Numbers = np.empty_like(whole)
-    weights[order] = np.diff(whole, prepend=0)
-    weights[order[begins]] = whole[begins]
-    return weights
