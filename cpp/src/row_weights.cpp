@@ -33,27 +33,33 @@ std::uint64_t sum_of_words(const double* row, const std::uint64_t* factors, Inde
   Index j = 0;
 #if defined(__AVX2__)
   // Four at once, of which the processor multiplies halves: products of the low ones, and of one
-  // low and one high, which count 2^32 times.
+  // low and one high, which count 2^32 times and of which 32 bits are enough.
   const __m256d nothing = _mm256_setzero_pd();
-  const __m256d no_number = _mm256_set1_pd(std::numeric_limits<double>::quiet_NaN());
   __m256i low = _mm256_setzero_si256();
   __m256i high = _mm256_setzero_si256();
+  __m256d any = nothing;  // no number if an entry is none
   for (; j + 4 <= n; j += 4) {
-    const __m256d read = _mm256_loadu_pd(row + j);
-    const __m256d value = _mm256_blendv_pd(_mm256_add_pd(read, nothing), no_number,
-                                           _mm256_cmp_pd(read, read, _CMP_UNORD_Q));
+    const __m256d value = _mm256_add_pd(_mm256_loadu_pd(row + j), nothing);
+    any = _mm256_add_pd(any, value);
     __m256i word = _mm256_castpd_si256(value);
     word = _mm256_xor_si256(word, _mm256_srli_epi64(word, 32));
     word = _mm256_xor_si256(word, _mm256_srli_epi64(word, 20));
     const __m256i factor = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(factors + j));
     low = _mm256_add_epi64(low, _mm256_mul_epu32(word, factor));
-    high = _mm256_add_epi64(high, _mm256_mul_epu32(_mm256_srli_epi64(word, 32), factor));
-    high = _mm256_add_epi64(high, _mm256_mul_epu32(word, _mm256_srli_epi64(factor, 32)));
+    high = _mm256_add_epi32(high, _mm256_mullo_epi32(word, _mm256_shuffle_epi32(factor, 0xb1)));
   }
-  low = _mm256_add_epi64(low, _mm256_slli_epi64(high, 32));
-  std::uint64_t sums[4];
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(sums), low);
-  for (const std::uint64_t each : sums) sum += each;
+  double values[4];
+  _mm256_storeu_pd(values, any);
+  const double checked = values[0] + values[1] + values[2] + values[3];
+  if (checked != checked) {
+    j = 0;
+  } else {
+    high = _mm256_add_epi32(high, _mm256_srli_epi64(high, 32));
+    low = _mm256_add_epi64(low, _mm256_slli_epi64(high, 32));
+    std::uint64_t sums[4];
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(sums), low);
+    for (const std::uint64_t each : sums) sum += each;
+  }
 #endif
   for (; j < n; ++j) sum += word_of(row[j]) * factors[j];
   return sum;

@@ -33,6 +33,6 @@ def test_no_person_costs_more_than_is_paid_and_one_costs_nearly_that(name: str, 
 @pytest.mark.parametrize("fault", worst_persons.FAULTS)
 def test_the_search_finds_wrong_weights(fault: str) -> None:
     with mock.patch.object(people, "row_weights", worst_persons.FAULTS[fault]):
-        found = worst_persons.search("pca", "known", "replace-one", **SHORT)
+        found = worst_persons.search("pca", "known", "replace-one", **{**SHORT, "restarts": 8})
     assert found.flagged
     assert found.ratio > 1.01

@@ -908,7 +908,8 @@ def test_a_covariance_moves_more_for_several_rows_and_a_screen_pays_for_it() -> 
         change = covariance_about(crowd, first) - covariance_about(crowd, second)
         between = math.sqrt(2) * np.linalg.norm(change[:1, 1:])
         assert np.linalg.norm(change) <= 4 * (1 - 1 / n) + math.sqrt(2) / n + 1e-12
-        assert between <= (1 - 1 / n) * math.sqrt(13.5) + math.sqrt(2) / n + 1e-12
+        diagonal = (first**2).mean(axis=0) - (second**2).mean(axis=0)
+        assert math.hypot(between, float(np.linalg.norm(diagonal))) <= math.sqrt(13.5) * (1 - 1 / n) + 2 / n + 1e-12
         added = covariance_about(crowd, first) - (covariance_about(crowd[1:], crowd[:1]))
         assert math.sqrt(2) * np.linalg.norm(added[:1, 1:]) <= math.sqrt(8) + 1e-12
 

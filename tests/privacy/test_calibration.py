@@ -164,13 +164,10 @@ def _between(row: np.ndarray) -> np.ndarray:
     return row[:2, None] * row[2:]
 
 
-@pytest.mark.parametrize(
-    ("adjacency", "bound", "largest"), [("replace-one", 15.5, 13.5), ("add-remove", 9.0, 8.5)], ids=["replace", "add"]
-)
-def test_two_view_screens_move_by_less_than_the_bound(
-    adjacency: Adjacency, bound: float, largest: float, rng: np.random.Generator
+@pytest.mark.parametrize(("adjacency", "largest"), [("replace-one", 13.5), ("add-remove", 8.5)], ids=["replace", "add"])
+def test_two_view_screens_move_by_as_much_as_is_claimed_and_no_more(
+    adjacency: Adjacency, largest: float, rng: np.random.Generator
 ) -> None:
-    """The largest change is what the mathematics page says."""
     options = {"maxiter": 8000, "maxfev": 8000, "fatol": 1e-10, "adaptive": True}
     found = max(
         -minimize(
@@ -181,7 +178,7 @@ def test_two_view_screens_move_by_less_than_the_bound(
         ).fun
         for _ in range(6)
     )
-    assert found <= bound
+    assert found <= largest * (1 + 1e-12)
     assert found == pytest.approx(largest, abs=1e-3)
 
 

@@ -384,7 +384,7 @@ def screens(n_rows: int = 0) -> Iterator[ReplayCase]:
             "a view negated, others at the end of the other view",
             row,
             "unit row, others opposite",
-            aside(1000),
+            aside(4000),
             np.tile(-row, (1000, 1)),
         ),
     }.items():

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from replay_cases import sampled
+from replay_cases import aside, sampled
 
 import dpgep
 from dpgep.data.people import WEIGHT_BITS, row_weights
@@ -49,6 +49,7 @@ class Mechanism:
     options: tuple[tuple[str, Any], ...] = ()
     terms: tuple[str, ...] = ("known", "bought")
     reached: float = 0.98  # of the price, where the worst pairs of several answers are not the same
+    crowd: Any = ((0.5, 0, 0), (-0.25, 0, 0), (0.25, 0, 0), (0.125, 0, 0))  # of whom the second has two rows
 
     def replay(self, terms: dict[str, Any], pair: tuple[Person, Person | None], ids: str = "int") -> Any:
         def run(table: Table) -> Any:
@@ -56,7 +57,7 @@ class Mechanism:
             return self.build(rows, groups, person=whose, **terms)
 
         first, second = pair
-        tables = [_table(each, ids) for each in ((second, first) if second is None else (first, second))]
+        tables = [_table(each, ids, self.crowd) for each in ((second, first) if second is None else (first, second))]
         return dpgep.auditing.replay(run, (tables[0], tables[1]), mu=MU, **dict(self.options))
 
 
@@ -87,7 +88,7 @@ def _in_batches(rows: Matrix, groups: Any, person: Any, **terms: Any) -> Any:
 
 def _sampled(rows: Matrix, groups: Any, person: Any, adjacency: Any, bound: float) -> Any:
     """Answers about samples and about everybody; who is more is the last one, for a replay to sample."""
-    order = np.argsort(np.array([str(each).endswith("9") for each in person]), kind="stable")
+    order = np.argsort(np.array([str(each).endswith("9999") for each in person]), kind="stable")
 
     def build(table: Matrix, adjacency: Any, **facts: Any) -> Any:
         ids = np.array(person)[order]
@@ -167,7 +168,8 @@ MECHANISMS: dict[str, Mechanism] = {
     "cca of a screen": Mechanism(
         lambda rows, groups, **terms: dpgep.cca(rows[:, :1], rows[:, 1:], **terms),
         options=(*ONE, ("screen", 1)),
-        reached=0.8,  # the worst pairs of a covariance between views have a crowd elsewhere
+        reached=0.8,  # where a location is bought, nobody has the crowd elsewhere that a screen is worst for
+        crowd=aside(1000),  # where the scores of both views move most
     ),
     "pca by samples": Mechanism(_sampled, terms=("known",), reached=0.7),  # who is replaced pays for two steps
     "pca by clipped-power": Mechanism(
@@ -205,15 +207,16 @@ def cases() -> Iterator[tuple[str, str, str]]:
                 yield name, terms, adjacency
 
 
-def _table(person: Person | None, ids: str) -> Table:
-    """A crowd of three people, one of whom has two rows, and the person in the middle."""
-    rows, groups, whose = np.zeros((4, D)), np.array([0, 1, 1, 2]), [1, 2, 2, 3]
-    rows[:, 0] = [0.5, -0.25, 0.25, 0.125]
+def _table(person: Person | None, ids: str, crowd: Any) -> Table:
+    """A crowd, one of whom has two rows, and the person among them."""
+    rows = np.array(crowd, float)
+    groups, whose = np.minimum(np.arange(len(rows)), 1), [1, *range(2, len(rows) + 1)]
+    groups[-1], whose[2] = 2, 2
     if person is not None:
         rows = np.insert(rows, 2, np.repeat(person.rows, person.copies, axis=0), axis=0)
         groups = np.insert(groups, 2, np.repeat(person.groups, person.copies))
-        whose[2:2] = [9] * int(person.copies.sum())
-    return rows, groups, np.array(whose) if ids == "int" else [f"patient {each:03}" for each in whose]
+        whose[2:2] = [9999] * int(person.copies.sum())
+    return rows, groups, np.array(whose) if ids == "int" else [f"patient {each:04}" for each in whose]
 
 
 def anybody(rng: np.random.Generator, mechanism: Mechanism, holes: bool) -> Person:
@@ -253,11 +256,11 @@ def moved(person: Person, width: float, rng: np.random.Generator, mechanism: Mec
 
 def starts(rng: np.random.Generator, mechanism: Mechanism, holes: bool) -> Iterator[tuple[Person, Person]]:
     """Pairs that are worst for single rows, here of people with several, and then anybody."""
-    eye = np.eye(D)
+    eye, side = np.eye(D), np.array([0.5, math.sqrt(0.75), 0.0])
     others = (eye[1], -eye[0], np.array([-1 / 8, math.sqrt(63) / 8, 0.0]), 1e3 * eye[1])
-    for other in others:
+    for row, other in (*((eye[0], other) for other in others), (side, side * [1, -1, 1])):
         k = int(rng.integers(1, 4))
-        people = [Person(np.tile(row, (k, 1)), _copies(rng, k), np.full(k, i)) for i, row in enumerate((eye[0], other))]
+        people = [Person(np.tile(each, (k, 1)), _copies(rng, k), np.full(k, i)) for i, each in enumerate((row, other))]
         yield people[0], people[1]
     while True:
         yield anybody(rng, mechanism, holes), anybody(rng, mechanism, holes)

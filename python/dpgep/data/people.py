@@ -207,9 +207,8 @@ def row_weights(
         return weights_alone(units, bits)
     if units is None and bits == WEIGHT_BITS:
         n_rows = np.maximum(np.bincount(persons), most_alike)
-        even, rest = np.divmod(_WHOLE, n_rows)
-        if not rest.any():
-            return even.astype(np.int16)[persons]
+        if not (_WHOLE % n_rows).any():
+            return (_WHOLE // n_rows).astype(np.int16)[persons]
     shares, each = core.Shares(most_alike, bits, units is not None), keys()
     shares.count(persons, each, units)
     while shares.end_pass():

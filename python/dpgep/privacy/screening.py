@@ -80,8 +80,8 @@ def screen_rows(problem: MomentProblem, mu: float, stream: core.NoiseStream, cha
 
     The diagonal is a part of the moment matrix, so its calibration applies. For two views sums are not released:
     row norms are 1-Lipschitz in the Frobenius norm, and diagonal and row norms use different entries of the
-    second moment, so together they change by at most sqrt 2 (add-remove: 1). With means subtracted the covariance
-    between two views changes by at most sqrt 13.5 (sqrt 8), and both by at most sqrt 15.5 (3).
+    second moment, so together they change by at most sqrt 2 (add-remove: 1), with means subtracted by sqrt 13.5
+    (sqrt 8.5).
 
     All are exact integers except the row norms, which are rounded to a grid.
     """
@@ -189,10 +189,12 @@ def _view_deviations(problem: MomentProblem, mu: float, n: int = 0, bits: int = 
 
 def _views_sensitivity(problem: MomentProblem) -> float:
     """Of the diagonal and of the row norms together, rounded up: docs/mathematics.md, section 7."""
-    replaces, between = problem.facts.adjacency == "replace-one", 1 - 1 / len(problem.model.views)
+    replaces, n_views = problem.facts.adjacency == "replace-one", len(problem.model.views)
     squared = 2.0 if replaces else 1.0
-    if problem.layout.sums:
-        squared += min(16.0, 27.0 * between) if replaces else 16.0 * between
+    if problem.layout.sums and n_views == 2:
+        squared = 13.5 if replaces else 8.5
+    elif problem.layout.sums:
+        squared += 16.0 if replaces else 16.0 * (1 - 1 / n_views)
     return math.nextafter(math.sqrt(math.nextafter(squared, math.inf)), math.inf)
 
 
