@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from dpgep._files import Target
 from dpgep.data.integer_moments import BITS, sums_of_nobody
 from dpgep.data.people import weight_bits_of
 from dpgep.local.aggregator import SUMS as LOCAL_SUMS
@@ -31,9 +30,9 @@ from dpgep.methods.papers.simultaneous_reduction import ReductionDiagnostics as 
 from dpgep.methods.papers.stochastic import StochasticDiagnostics as StochasticDiagnostics
 from dpgep.methods.release import ReleaseDiagnostics
 from dpgep.models import MODELS as MODELS
+from dpgep.models import GepModel as GepModel
 from dpgep.models import TableModel
 from dpgep.models.clipping import Clipping
-from dpgep.models.gep import GepModel as GepModel
 from dpgep.models.model import Model, PublicFacts
 from dpgep.models.moments import MomentLayout, ReleasedMoments
 from dpgep.models.pairwise import Pairs
@@ -44,7 +43,7 @@ from dpgep.problems.mergeable_moments import MOMENTS, Moments, StoredMoments
 from dpgep.reports.report import REPORT, verify
 from dpgep.results.release import RELEASE, Release, paid_noise
 from dpgep.results.solution import SOLUTION, Solution
-from dpgep.serialization import Document, decoded, encoded, opened, upper_triangle_of
+from dpgep.serialization import Document, Target, decoded, encoded, opened, upper_triangle_of
 
 # Integer sums over more people have no room (docs/scale.md).
 _MOST_PEOPLE = 1 << 62

@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpgep._checks import require_count, require_one_of, require_people, require_positive
-from dpgep._files import Target, save
 from dpgep.data.inputs import clipping_of
 from dpgep.methods.base import component_count
 from dpgep.models.model import Adjacency, Matrix
@@ -25,7 +24,7 @@ from dpgep.models.row_model import RowModel
 from dpgep.privacy.accounting import Accounting, epsilon_of, epsilon_of_rho, rho_from_mu
 from dpgep.privacy.budget import Budget
 from dpgep.privacy.ledger import down, up
-from dpgep.serialization import Format
+from dpgep.serialization import Format, Target, save
 from dpgep.simulation import (
     PlannedErrors,
     Simulation,

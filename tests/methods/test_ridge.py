@@ -14,8 +14,7 @@ from conftest import Matrix, solve_seeded, unit_rows
 import dpgep
 from dpgep.methods.eigen import solve_pair
 from dpgep.methods.ridge import MOST_FEATURES, MULTIPLES, chosen_ridge, estimated_errors, public_ridge
-from dpgep.models import CcaModel, FdaModel
-from dpgep.models.gep import GepModel, ReleasedMatrices
+from dpgep.models import CcaModel, FdaModel, GepModel, ReleasedMatrices
 from dpgep.models.moments import MomentNoise, ReleasedMoments, goe
 from dpgep.models.null import (
     LEAST_DEVIATIONS,

@@ -11,8 +11,7 @@ import scipy.stats
 from conftest import Matrix
 
 from dpgep.methods.eigen import null_eigenvalue
-from dpgep.models import FdaModel, PcaModel, SirModel
-from dpgep.models.gep import GepModel, ReleasedMatrices
+from dpgep.models import FdaModel, GepModel, PcaModel, ReleasedMatrices, SirModel
 from dpgep.models.moments import MomentNoise, ReleasedGroups
 from dpgep.models.null import leading_of_noise
 

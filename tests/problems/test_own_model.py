@@ -13,8 +13,7 @@ from model_rows import MODELS, arguments, dataset
 from stored import bytes_of
 
 import dpgep
-from dpgep.models import CcaModel, PcaModel, TableModel, ViewsModel
-from dpgep.models.gep import GepModel
+from dpgep.models import CcaModel, GepModel, PcaModel, TableModel, ViewsModel
 from dpgep.models.model import BETWEEN, MEANS, TOTAL, WITHIN, WITHIN_GROUPS, MatrixPencil, Model, Scatter, Traits
 from dpgep.models.row_model import Classes, MomentsPencil, RowModel
 from dpgep.problems.problem import Problem, problem_of

@@ -29,8 +29,7 @@ import dpgep
 from dpgep import serialization
 from dpgep.local import Aggregator, GaussianRandomizer
 from dpgep.methods.base import Diagnostics
-from dpgep.models import MODELS
-from dpgep.models.gep import GepModel
+from dpgep.models import MODELS, GepModel
 
 DATA = Path(__file__).resolve().parents[1] / "support"
 FILES = ["solution-1.json", "solution-1-sampled.json"]

@@ -23,7 +23,7 @@ import dpgep
 from dpgep._dispatch import core
 from dpgep.auditing.statistical import AuditResult, audit, release_statistic
 from dpgep.local import GaussianRandomizer
-from dpgep.models.gep import ReleasedMatrices
+from dpgep.models import ReleasedMatrices
 from dpgep.models.model import Adjacency
 from dpgep.models.moments import ReleasedGroups, ReleasedMoments
 from dpgep.models.row_model import pencil_of

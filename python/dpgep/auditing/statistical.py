@@ -27,7 +27,7 @@ from dpgep._checks import whole_number
 from dpgep._dispatch import core
 from dpgep.auditing.bounds import gaussian_bounds, learn_pattern, numbers_in, threshold_bounds
 from dpgep.errors import AccuracyWarning, PrivacyWarning
-from dpgep.models.gep import ReleasedMatrices
+from dpgep.models import ReleasedMatrices
 from dpgep.models.moments import ReleasedMoments
 from dpgep.privacy.accounting import epsilon_of
 from dpgep.privacy.budget import Budget

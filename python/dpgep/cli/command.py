@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeAlias
 
 from dpgep._checks import did_you_mean
-from dpgep._files import Part, is_special
 from dpgep.errors import PrivacyBudgetError
+from dpgep.serialization import Part, is_special
 from dpgep.sources.names import listed
 
 # A disk without room for this is full; most answers are smaller.

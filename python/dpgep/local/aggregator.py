@@ -11,7 +11,6 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from dpgep._checks import require_count
-from dpgep._files import Target, save
 from dpgep.errors import AccuracyWarning, PrivacyWarning, warn
 from dpgep.local.protocol import LocalMechanism, ReportError, Reports, calibrate, require_calibrated
 from dpgep.methods.base import Diagnostics, MethodResult, PairOptions, method_result, support_of
@@ -24,7 +23,7 @@ from dpgep.models.moments import MomentNoise, ReleasedMoments
 from dpgep.reports.guarantee import PublicInputs
 from dpgep.reports.report import PrivacyReport
 from dpgep.results.solution import Solution
-from dpgep.serialization import Format, stored_as, symmetric_of
+from dpgep.serialization import Format, Target, save, stored_as, symmetric_of
 
 # Sums are kept as high 2^40 + low with 0 <= low < 2^40: unique, whatever the order of the reports.
 _LIMB_BITS = 40

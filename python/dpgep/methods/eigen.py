@@ -566,12 +566,12 @@ def quotient_accuracy(
         bulk, scale = (edge / (2 * theta)) ** 2, np.full(found, deviation**2 / 2)
     else:
         scale = deviation**2 / 2 * (1 + values**2)
-        bulk = _squared_sine(scale * used / (max(ridge, deviation) * size * values**2))
+        bulk = squared_sine(scale * used / (max(ridge, deviation) * size * values**2))
         bulk = 1 - (1 - bulk) * (1 - np.minimum(ridge / size, 1.0))  # the ridge's part of a component is bias
     gaps = (values[:, None] - values) ** 2 * (size[:, None] * size)
     np.fill_diagonal(gaps, np.inf)
     with np.errstate(divide="ignore"):
-        among = _squared_sine((scale[:, None] / gaps).sum(axis=1))
+        among = squared_sine((scale[:, None] / gaps).sum(axis=1))
     errors = np.ones(k)
     errors[:found] = 1 - (1 - bulk) * (1 - among)
     most = float(min(k, used - k))
@@ -601,5 +601,5 @@ def _reach_of_one(d: int, used: int) -> float:
     return math.sqrt(2 * (log_supports(d, used) - math.log(FALSE_ALARM)))
 
 
-def _squared_sine(squared_tangent: Matrix) -> Matrix:
+def squared_sine(squared_tangent: Matrix) -> Matrix:
     return np.asarray(1 - 1 / (1 + squared_tangent))

@@ -41,9 +41,8 @@ from dpgep.data.integer_moments import LOW_BITS, IntegerMoments
 from dpgep.data.integer_sums import PLACE_BITS, ColumnSums, GridSums, Integers, MagnitudeCounts, NormCounts, PlaceCounts
 from dpgep.data.rows import S
 from dpgep.errors import PrivacyBudgetError, PrivacyWarning, warn
-from dpgep.models import PcaModel
+from dpgep.models import PcaModel, ReleasedMatrices
 from dpgep.models.bins import Interval
-from dpgep.models.gep import ReleasedMatrices
 from dpgep.models.model import Matrix, Model, PublicFacts, PublicSide
 from dpgep.models.moments import NO_NOISE, MomentLayout, MomentNoise, ReleasedGroups, ReleasedMoments
 from dpgep.models.preprocessing import Preprocessing

@@ -11,7 +11,7 @@ from dpgep import models
 from dpgep._checks import require_flag, require_non_negative, require_people
 from dpgep.data.groups import public_classes, slice_edges
 from dpgep.data.inputs import View, check_adjacency, n_rows
-from dpgep.models.gep import GepModel
+from dpgep.models import GepModel
 from dpgep.models.model import Adjacency, Matrix, PublicFacts
 from dpgep.models.preprocessing import AutoPreprocessing, Bound, Preprocessing
 from dpgep.models.row_model import Classes, Slices

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep._files import Target, save
 from dpgep._threads import use_threads
 from dpgep._watched import naming
 from dpgep.data.dataset import PreprocessedDataset
@@ -26,7 +25,7 @@ from dpgep.models.moments import MomentLayout
 from dpgep.models.preprocessing import AutoPreprocessing, Preprocessing, takes_missing
 from dpgep.models.row_model import RowModel, layout_of, names_of_views
 from dpgep.problems.problem import Problem, dataset_of, split_off
-from dpgep.serialization import Format, triangle_rows
+from dpgep.serialization import Format, Target, save, triangle_rows
 
 MOMENTS = Format("dpgep-moments")
 

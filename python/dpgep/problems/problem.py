@@ -35,7 +35,7 @@ from dpgep.data.integer_sums import GridSums, not_finite_in
 from dpgep.data.people import Coded, PeopleDataset, StreamedPeopleDataset
 from dpgep.data.rows import Batch, NotFiniteError, Rows
 from dpgep.data.weighting import NO_PUBLIC_N, Weighting
-from dpgep.models.gep import GepModel
+from dpgep.models import GepModel
 from dpgep.models.model import Adjacency, Matrix, Model, PublicFacts, PublicSide
 from dpgep.models.moments import MomentLayout
 from dpgep.models.pairwise import require_pairs

@@ -22,11 +22,10 @@ from typing import Any
 import numpy as np
 
 from dpgep._dispatch import core
-from dpgep._files import Target, save
 from dpgep._show import html_table
 from dpgep.privacy.ledger import LEDGER, Row, ledger_rows, up
 from dpgep.reports.guarantee import SIGNATURE, Guarantee, assumptions, key_rows, risk_sentences, statement
-from dpgep.serialization import Format, decoded, encoded, opened
+from dpgep.serialization import Format, Target, decoded, encoded, opened, save
 
 
 @dataclass(frozen=True)

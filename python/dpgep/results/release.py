@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep._checks import require_flag, require_non_negative
-from dpgep._files import Target, save
 from dpgep.data.inputs import named
 from dpgep.methods.auto import PROBE
 from dpgep.methods.base import PairOptions, checked_options, component_count
@@ -34,7 +33,7 @@ from dpgep.results.intervals import RowLaw
 from dpgep.results.regression import Regression, regression
 from dpgep.results.solution import Solution, solution_of, warn_of_accuracy
 from dpgep.results.synthetic import sample
-from dpgep.serialization import Format
+from dpgep.serialization import Format, Target, save
 from dpgep.sources.names import listed
 
 RELEASE = Format("dpgep-release")

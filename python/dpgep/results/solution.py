@@ -10,7 +10,6 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep._files import Target, save
 from dpgep._optional import import_extra
 from dpgep._show import html_table
 from dpgep.data.inputs import column_names
@@ -27,7 +26,7 @@ from dpgep.models.redundant import Redundancy, reduced
 from dpgep.models.row_model import MomentsPencil, RowModel, in_units, names_of_views, view_labels
 from dpgep.reports.report import PrivacyReport
 from dpgep.results.intervals import Intervals, RowLaw, bootstrap_intervals, require_law, solved, warn_of_clipping
-from dpgep.serialization import NOT_STORED, Format
+from dpgep.serialization import NOT_STORED, Format, Target, save
 from dpgep.sources import Scan, Selection
 from dpgep.sources.kinds import is_dask_frame, is_table
 from dpgep.sources.names import Names, check_same, listed

@@ -36,11 +36,11 @@ import numpy as np
 
 from dpgep._checks import Count, Share, require_positive
 from dpgep.methods.base import Diagnostics, MethodResult, Options, method_result
-from dpgep.methods.eigen import Accuracy, leading_first, quotient_accuracy
+from dpgep.methods.eigen import Accuracy, leading_first, quotient_accuracy, squared_sine
 from dpgep.methods.papers.initial_vectors import RANDOM, first_block, given_vectors
 from dpgep.models.model import Matrix, PublicSide
 from dpgep.privacy.accounting import SampledMechanism, add_remove_mu
-from dpgep.privacy.curator import Curator
+from dpgep.privacy.curator import Curator, row_bound
 from dpgep.privacy.products import NoisySamples, Samples
 from dpgep.serialization import stored_as
 
@@ -245,11 +245,11 @@ class Ascent:
             others, numbers = self._others(values[: max(found, 1)], d - k)
             left, begun = self._tangents(values, trace.scatter, noise, others, numbers)
             far = trace.residuals / _gap(values, numbers @ others / (d - k)) ** 2
-        outside = _squared_sine(np.maximum(left, far))
+        outside = squared_sine(np.maximum(left, far))
         gaps = (values[:, None] - values) ** 2
         np.fill_diagonal(gaps, np.inf)
         with np.errstate(divide="ignore", invalid="ignore"):
-            among = _squared_sine(np.where(trace.entries > 0, trace.entries / gaps, 0.0).sum(axis=1))
+            among = squared_sine(np.where(trace.entries > 0, trace.entries / gaps, 0.0).sum(axis=1))
         errors, strays = np.ones(k), np.ones(k)
         errors[:found], strays[:found] = (1 - (1 - outside) * (1 - among))[:found], outside[:found]
         accuracy = Accuracy(errors, min(float(strays.sum()), float(min(k, d - k))), known.lost)
@@ -292,10 +292,6 @@ def _gap(values: Matrix, other: float) -> Matrix:
     return np.asarray(np.maximum(values - other, tiny))
 
 
-def _squared_sine(squared_tangent: Matrix) -> Matrix:
-    return np.asarray(1 - 1 / (1 + squared_tangent))
-
-
 def dp_spca(curator: Curator, n_components: int, options: StochasticOptions) -> MethodResult:
     """Ascent on samples alone: Algorithm 1."""
     n = _public_n(curator)
@@ -303,7 +299,7 @@ def dp_spca(curator: Curator, n_components: int, options: StochasticOptions) -> 
     n_steps = math.ceil(options.n_passes / rate)
     answers = curator.answer(Samples(SampledMechanism(rate, n_sampled=n_steps, n_full=0), curator.target, 0.0))
     first, last = options.step_sizes or _default_steps("dp-spca", answers, curator)
-    steps = np.geomspace(first, last, n_steps) / _squared_bound(curator)
+    steps = np.geomspace(first, last, n_steps) / row_bound(curator.facts) ** 2
     tail = math.ceil(n_steps / 4)  # of steps so small that their mean tells the eigenvalues
     vectors, total = _start(curator, n_components, options), None
     if n_steps > 1:  # the only step is the last
@@ -325,7 +321,7 @@ def dp_vrpca(curator: Curator, n_components: int, options: ReducedOptions) -> Me
     mechanism = SampledMechanism(rate, n_sampled=m * n_inner, n_full=m)
     answers = curator.answer(Samples(mechanism, curator.target, options.budget_split))
     first, last = options.step_sizes or _default_steps("dp-vrpca", answers, curator)
-    steps = np.geomspace(first, last, m * n_inner).reshape(m, n_inner) / _squared_bound(curator)
+    steps = np.geomspace(first, last, m * n_inner).reshape(m, n_inner) / row_bound(curator.facts) ** 2
     vectors = _start(curator, n_components, options)
     anchors, gradients = [vectors], [answers.products.full(vectors)]
     for epoch in steps[:-1]:
@@ -338,7 +334,7 @@ def dp_vrpca(curator: Curator, n_components: int, options: ReducedOptions) -> Me
         return answers.products.ascend_reduced(block, anchor, gradient, step)
 
     trace = Trace.of(ascend, vectors, steps[-1], math.ceil(n_inner / 2))
-    deviation = answers.mechanism.noise_full * _squared_bound(curator) / n / math.sqrt(math.ceil(m / 2))
+    deviation = answers.mechanism.noise_full * row_bound(curator.facts) ** 2 / n / math.sqrt(math.ceil(m / 2))
     # an entry of a GOE matrix beside the diagonal has half of the variance
     ascent = Ascent(steps.ravel(), _total(gradients[0] @ anchors[0].T, curator, options), deviation**2 / 2)
     level = deviation * math.sqrt(2 * curator.model.n_features)
@@ -357,7 +353,7 @@ def _total(quotients: Matrix, curator: Curator, options: StochasticOptions) -> f
     if not isinstance(options.init, str):
         return None
     found = float(np.trace(quotients)) / len(quotients) * curator.model.n_features
-    return min(max(found, 0.0), _squared_bound(curator))
+    return min(max(found, 0.0), row_bound(curator.facts) ** 2)
 
 
 def _public_n(curator: Curator) -> int:
@@ -365,13 +361,8 @@ def _public_n(curator: Curator) -> int:
     return curator.facts.n
 
 
-def _squared_bound(curator: Curator) -> float:
-    assert curator.facts.bound is not None  # a second moment of rows has one
-    return curator.facts.bound**2
-
-
 def _default_steps(method: str, answers: NoisySamples, curator: Curator) -> tuple[float, float]:
-    level = answers.noise_level / _squared_bound(curator)
+    level = answers.noise_level / row_bound(curator.facts) ** 2
     (first, last), (most_first, most_last) = _STEPS[method]
     if level == 0:
         return most_first, most_last
