@@ -32,7 +32,8 @@ class Clipping(Shown):
     lost : (d,), shares of the columns' variances that it lacks.
     doubt : from 0, where rows lose as much as Gaussian rows of this covariance do, to 1, where the two have nothing to
         do with each other. Gaussian rows are put back as they were, others only in the mean.
-    most : (d,), variances that the columns may have had at most, as these were bought; 0 where they were not.
+    most : (d,), variances that the columns may have had at most, as these were bought, and more where a column has
+        tails of its own; 0 where they were not.
     people : variances of second moments over samples of people, relative to those of Gaussian rows: 1, and up to 3, as
         of Student's law with five degrees of freedom, for rows that lose more than Gaussian ones.
     unseen : by which share variances may be larger than what was put back: of rows with long tails, and of those that

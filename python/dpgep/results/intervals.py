@@ -303,9 +303,12 @@ def _moved(noisy: MomentsPencil, clipping: Clipping, regularization: float, k: i
     others, strayed = zip(*map(solution_of, clipping.hypotheses(vectors)), strict=True)
     least = np.min([*others, solution_of(clipping.covariance)[0]], axis=0)  # or nothing was lost
     below, above = clipping.widened(values, least, np.max(others, axis=0))
-    grown, turned = solution_of(clipping.grown(released.second - mean.T @ mean))
+    restored = released.second - mean.T @ mean
+    grown, turned = solution_of(clipping.grown(restored))
     above = np.maximum(above, grown - values)
-    return below, above, clipping.doubt * np.maximum(np.max(strayed, axis=0), turned)
+    larger = np.maximum(clipping.most - np.diagonal(restored), 0.0)
+    alone = solution_of(restored + np.diag(larger))[1]  # tails of one column or another
+    return below, above, np.maximum(clipping.doubt * np.maximum(np.max(strayed, axis=0), turned), alone)
 
 
 def _degrees(vectors: Matrix, others: Matrix, b: Matrix | None) -> Matrix:
