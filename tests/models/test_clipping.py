@@ -13,6 +13,7 @@ import pytest
 import dpgep
 from dpgep.models.clipping import Clipping
 from dpgep.models.model import Matrix
+from dpgep.models.moments import MomentNoise, ReleasedMoments
 from dpgep.models.preprocessing import unclipped
 from dpgep.results.intervals import correlation_intervals
 
@@ -123,3 +124,29 @@ def test_means_and_coefficients_hold_what_clipping_may_have_done(rng: np.random.
     assert fit.clipping_reach.any()
     ends = fit.intervals()
     assert (np.ptp(ends, axis=1) >= fit.clipping_reach[1:].sum(axis=1)).all()
+
+
+def test_a_column_with_tails_of_its_own_may_vary_more() -> None:
+    """By 2.5 times what is missing of its bought variance; the others by no more than all rows show."""
+    second = np.diag([1.0, 1.0, 0.85])
+    moments = ReleasedMoments(np.zeros((3, 1)), np.ones(1), 2e5, MomentNoise(0.0, 1e-3, 0.0), second)
+    bought = dpgep.Preprocessing(5.0, np.zeros(3), np.ones(3), energy_kept=0.99, variance_error=np.full(3, 0.01))
+    found = unclipped(moments, bought)[0].clipping
+    assert found is not None
+    np.testing.assert_allclose(found.most[2], 1.01 + 1.5 * 0.15)
+    assert (found.most[:2] < 1.1).all()
+
+
+def test_angles_hold_the_turn_by_tails_of_one_column(rng: np.random.Generator) -> None:
+    rows = rng.standard_normal((20_000, 3)) + rng.standard_normal((20_000, 1))
+    solution = dpgep.release(rows, epsilon=3.0, delta=1e-5).pca(n_components=1)
+    moments = solution._moments
+    assert moments is not None
+    assert moments.clipping is not None
+    most = np.diagonal(moments.second) * [1.0, 1.0, 1.5]
+    larger = replace(moments, clipping=replace(moments.clipping, most=most))
+    before, after = (
+        np.linalg.eigh(m)[1][:, -1] for m in (moments.second, moments.second + np.diag(most) / 3 * [0, 0, 1])
+    )
+    turn = np.degrees(np.arccos(abs(before @ after)))
+    assert replace(solution, _moments=larger).intervals().angles[0] > turn > 2
