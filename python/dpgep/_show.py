@@ -36,6 +36,18 @@ def short(value: Any) -> str:
     return text if dataclasses.is_dataclass(value) or len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
 
 
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of a table of texts, columns aligned to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  " + "  ".join(f"{text:>{width}}" for text, width in zip(row, widths, strict=True)) for row in rows]
+
+
+def with_intervals(values: Any, low: Any, high: Any, form: str) -> list[str]:
+    """Numbers, each with its interval in brackets, in a format."""
+    ends = zip(*(np.asarray(each).tolist() for each in (values, low, high)), strict=True)
+    return [f"{value:{form}} [{first:{form}}, {last:{form}}]" for value, first, last in ends]
+
+
 def html_table(rows: Iterable[Sequence[str]], heading: Sequence[str] = ()) -> str:
     """A small table of escaped texts, in the notebook's style; without a heading the first column names the others."""
     from html import escape  # slow to import

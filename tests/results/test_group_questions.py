@@ -11,7 +11,7 @@ from scipy import stats
 from scipy.stats.contingency import association
 
 import dpgep
-from dpgep.results.categories import OTHER
+from dpgep.results.contingency import OTHER
 
 A, B = list("abc"), list("wxyz")
 pytestmark = pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning", "ignore::dpgep.PrivacyWarning")

@@ -1,4 +1,15 @@
-"""Counts of people by one or two categorical columns of a release, and whether the two depend on each other."""
+"""Counts of people by categorical columns of a release, whether two depend on each other, and the noise in both.
+
+The indicator of category g is 1_g = o_g + f_g.z, z the mapped indicator columns, f_g = s_g e_g and o_g their scales and
+locations. Where everybody has a listed category, the indicators add up to 1, and so do what is released of them after
+a projection along the least noise; elsewhere whoever has none is one more category.
+
+With M the released moments of (z, 1) and Z their noise, the share of people in a and b is u_a^T M u_b, u = (f, o), and
+
+    Var u_a^T Z u_b = v/2 |f_a|^2 |f_b|^2 + w (o_b^2 |f_a|^2 + o_a^2 |f_b|^2) + c o_a^2 o_b^2,
+
+v, w and c the variances of the noise in the second moment, in the sums and in the counts.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +19,139 @@ from statistics import NormalDist
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dpgep._checks import require_share
+from dpgep._checks import did_you_mean, quoted, require_share
 from dpgep._optional import import_extra
+from dpgep._show import aligned, with_intervals
 from dpgep.models.model import Matrix
-from dpgep.models.moments import ReleasedMoments
+from dpgep.models.moments import ReleasedMoments, mean_factor, total_mean
 from dpgep.models.pairwise import require_no_pairs
+from dpgep.models.preprocessing import Preprocessing
+from dpgep.models.redundant import Redundancy
+from dpgep.models.row_model import PencilPart
 from dpgep.reports.report import PrivacyReport
-from dpgep.results.categories import Category, indicators_of
 from dpgep.results.columns import ReleasedColumns
 from dpgep.results.estimates import reach_of_covariance
+from dpgep.sources.names import listed
+
+# What people are called who have none of the listed categories.
+OTHER = "(not listed)"
+# Of variances of indicators, the least and the most over those released that are taken to have been there.
+_RESTORED = 0.5, 2.0
+
+
+def indicators_of(release: ReleasedColumns, column: str) -> NDArray[np.intp]:
+    """Numbers of the indicators of a categorical column. Raises ValueError for another column, or an unknown one."""
+    names = release.model.feature_names or ()
+    found = [g for g in release.model.indicators if all(names[j].startswith(f"{column}=") for j in g)]
+    if len(found) == 1:
+        return np.array(found[0], dtype=np.intp)
+    if column in names:
+        raise ValueError(f"column {quoted(column)} is released as a number: declare its categories before the release")
+    known = sorted({names[group[0]].partition("=")[0] for group in release.model.indicators})
+    raise ValueError(
+        f"there is no categorical column {quoted(column)}{did_you_mean(column, known)}: the released ones are "
+        f"{listed(known) if known else 'none'}"
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Variables:
+    """Affine functions of q mapped columns, k of them: indicators of a categorical column, or numbers as they are.
+
+    Attributes
+    ----------
+    places : (q,), of the columns among the moments.
+    forms, offsets : (k, q) and (k,), f and o.
+    mean : (q,), released, of the mapped columns.
+    restored : (q,), what covariances with each are multiplied by where they were put back as they were before clipping:
+        an indicator of a share p has the variance p (1 - p).
+    least : the least share that counts as one: of a person, or as much as the noise of the sums.
+    """
+
+    labels: tuple[str, ...]
+    places: NDArray[np.intp]
+    forms: Matrix
+    offsets: Matrix
+    mean: Matrix
+    restored: Matrix
+    least: float
+
+    @classmethod
+    def of_numbers(
+        cls,
+        names: tuple[str, ...],
+        places: NDArray[np.intp],
+        noisy: ReleasedMoments,
+        preprocessing: Preprocessing | None,
+    ) -> Variables:
+        """Columns at these places among the moments, x = location + scale z."""
+        scale = None if preprocessing is None else preprocessing.scale
+        location = None if preprocessing is None else preprocessing.location
+        ones = np.ones(len(places))
+        forms = np.diag(ones if scale is None else scale[places])
+        offsets = 0 * ones if location is None else location[places]
+        return cls(names, places, forms, offsets, total_mean(noisy)[places], ones, 0.0)
+
+    @classmethod
+    def of_category(
+        cls,
+        column: str,
+        names: tuple[str, ...],
+        places: NDArray[np.intp],
+        noisy: ReleasedMoments,
+        preprocessing: Preprocessing | None,
+    ) -> Variables:
+        """The category ``column`` whose indicators have these names and places among the moments."""
+        part, mapped = noisy.restricted(places), None if preprocessing is None else preprocessing.restricted(places)
+        units = cls.of_numbers(names, places, noisy, preprocessing)
+        scale, location, mean = np.diagonal(units.forms), units.offsets, units.mean
+        labels = tuple(name[len(column) + 1 :] for name in names)
+        redundant = Redundancy.of_columns((tuple(range(len(places))),), len(places), names, mapped)
+        assert redundant is not None
+        forms, missing = np.diag(scale), 1 - float(location.sum())
+        if redundant.without_variance(PencilPart(np.full(1, -1.0)), mean_factor(part), part) is None:
+            forms, offsets = np.vstack([forms, -scale]), np.append(location, missing)
+            labels = (*labels, OTHER)
+        else:
+            total = float(scale @ scale)
+            forms = forms - np.outer(scale**2, scale) / total
+            offsets = location + scale**2 * missing / total
+        least = max(1 / noisy.n, noisy.noise.sums * float(scale.max()))
+        restored = units.restored
+        if part.clipping is not None:
+            known = location * (1 - location) if location.any() else scale * mean * (1 - scale * mean)
+            variances = (np.diagonal(part.second) - mean**2) * scale**2
+            restored = np.sqrt(np.clip(known / np.maximum(variances, 1e-300), *_RESTORED))
+        return cls(labels, places, forms, offsets, mean, restored, least)
+
+    @property
+    def shares(self) -> Matrix:
+        """(k,), of people; noise may have made them negative."""
+        return np.asarray(self.offsets + self.forms @ self.mean)
+
+    @property
+    def divisors(self) -> Matrix:
+        """(k,), shares by which others are divided."""
+        return np.asarray(np.maximum(self.shares, self.least))
+
+    @property
+    def squares(self) -> Matrix:
+        """(k,), |f|^2."""
+        return np.asarray(np.einsum("ij,ij->i", self.forms, self.forms))
+
+    def whitened(self, noisy: ReleasedMoments) -> tuple[Matrix, Matrix]:
+        """(k, k - 1) and (k - 1,): axes of D^-1/2 1_g across D^1/2 1, and how much noise of mapped columns has along.
+
+        D = diag(shares). Sums of people stray along all axes alike. Noise N - m e^T - e m^T of a covariance, e that of
+        the mean, counts as N times (I + 2w/v m m^T) on either side, which is a little more.
+        """
+        scaled = self.forms / np.sqrt(self.divisors)[:, None]
+        along, noise = scaled @ self.mean, noisy.noise
+        of_mean = 2 * (noise.sums / noise.second) ** 2 if noise.second else 0.0
+        values, axes = np.linalg.eigh(scaled @ scaled.T + of_mean * np.outer(along, along))
+        return axes[:, 1:], np.maximum(values[1:], 0.0)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -78,14 +212,9 @@ class CrossTable:
                 f"p = {self.p_value:.2g}; Cramer's V {self.cramers_v:.3f}"
             )
         shape = len(self.row_labels), len(self.column_labels)
-        cells = [
-            [f"{count:.0f} [{low:.0f}, {high:.0f}]" for count, low, high in zip(*each, strict=True)]
-            for each in zip(*(x.reshape(shape) for x in (self.counts, self.low, self.high)), strict=True)
-        ]
-        table = [["", *self.column_labels], *([label, *row] for label, row in zip(self.row_labels, cells, strict=True))]
-        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-        lines += ["  " + "  ".join(f"{x:>{w}}" for x, w in zip(row, widths, strict=True)) for row in table]
-        return "\n".join(lines)
+        cells = zip(self.row_labels, *(x.reshape(shape) for x in (self.counts, self.low, self.high)), strict=True)
+        table = [[label, *with_intervals(counts, low, high, ".0f")] for label, counts, low, high in cells]
+        return "\n".join([*lines, *aligned([["", *self.column_labels], *table])])
 
 
 def crosstab(release: ReleasedColumns, a: str, b: str | None = None, *, level: float = 0.9) -> CrossTable:
@@ -104,7 +233,7 @@ def crosstab(release: ReleasedColumns, a: str, b: str | None = None, *, level: f
     found, first = [], 0
     for column, numbers in asked:
         places = np.arange(first, first + len(numbers))
-        found.append(Category.of(column, release._names_of(numbers) or (), places, noisy, preprocessing))
+        found.append(Variables.of_category(column, release._names_of(numbers) or (), places, noisy, preprocessing))
         first += len(numbers)
     shares, variances, below, above = _cells(found, noisy)
     people = np.clip(shares, 0.0, 1.0) * np.clip(1 - shares, 0.0, 1.0) / noisy.n
@@ -131,7 +260,7 @@ def crosstab(release: ReleasedColumns, a: str, b: str | None = None, *, level: f
     )
 
 
-def _cells(found: list[Category], noisy: ReleasedMoments) -> tuple[Matrix, Matrix, Matrix, Matrix]:
+def _cells(found: list[Variables], noisy: ReleasedMoments) -> tuple[Matrix, Matrix, Matrix, Matrix]:
     """Shares of people in each cell, variances of the noise in them, and what clipping may have taken and added."""
     noise, first = noisy.noise, found[0]
     reaches = [reach_of_shares(each, noisy) for each in found]
@@ -150,7 +279,7 @@ def _cells(found: list[Category], noisy: ReleasedMoments) -> tuple[Matrix, Matri
     return shares, variances, below, above
 
 
-def joint(first: Category, second: Category, noisy: ReleasedMoments) -> tuple[Matrix, Matrix, Matrix]:
+def joint(first: Variables, second: Variables, noisy: ReleasedMoments) -> tuple[Matrix, Matrix, Matrix]:
     """(k, l), covariances of indicators, and how far below and above they may lie for what clipping did."""
     mean = noisy.sums[:, 0]
     mapped = noisy.second - np.outer(mean, mean)
@@ -161,7 +290,7 @@ def joint(first: Category, second: Category, noisy: ReleasedMoments) -> tuple[Ma
     return first.forms @ mapped @ second.forms.T, below, above
 
 
-def reach_of_shares(category: Category, noisy: ReleasedMoments) -> tuple[Matrix, Matrix]:
+def reach_of_shares(category: Variables, noisy: ReleasedMoments) -> tuple[Matrix, Matrix]:
     """(k,), (k,): how far below and above shares may lie for what clipping did.
 
     It draws them towards the locations, which were bought as shares of people before that: of zeros and ones nothing
@@ -171,7 +300,7 @@ def reach_of_shares(category: Category, noisy: ReleasedMoments) -> tuple[Matrix,
     return np.maximum(-moved, 0.0), np.maximum(moved, 0.0)
 
 
-def _dependence(first: Category, second: Category, noisy: ReleasedMoments) -> tuple[float, int, float, float]:
+def _dependence(first: Variables, second: Variables, noisy: ReleasedMoments) -> tuple[float, int, float, float]:
     """Chi-square, its degrees of freedom, p-value, and Cramer's V.
 
     Y = n^1/2 D_r^-1/2 X D_c^-1/2, X the covariances of indicators, in axes (i, j) of the noise, has the variance

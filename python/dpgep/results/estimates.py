@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from dpgep._optional import import_extra
+from dpgep._show import aligned, with_intervals
 from dpgep.models.model import Matrix
 from dpgep.models.moments import (
     ReleasedMoments,
@@ -76,6 +77,49 @@ class MatrixEstimate:
         return "\n".join(lines)
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class Description:
+    """Means and deviations of columns, from a release; of an indicator, its mean is the share of people.
+
+    Attributes
+    ----------
+    names : (d,), of the columns; numbers as text where they have none.
+    n_people : number of people, public or released.
+    mean, mean_low, mean_high : (d,), and intervals for the population's, at ``level``, for the noise and the sampling.
+    deviation, deviation_low, deviation_high : (d,), the same of standard deviations, with n - 1 in the denominator; 0
+        where the noise leaves no variance.
+    level : the probability that an interval covers its value, one by one.
+    privacy : the report of the release, which pays for this and for every other answer from it.
+    """
+
+    names: tuple[str, ...]
+    n_people: float
+    mean: Matrix
+    mean_low: Matrix
+    mean_high: Matrix
+    deviation: Matrix
+    deviation_low: Matrix
+    deviation_high: Matrix
+    level: float
+    privacy: PrivacyReport
+
+    def to_frame(self) -> Any:
+        """A pandas DataFrame, a row for each column."""
+        pandas = import_extra("pandas", "pandas")
+        fields = "mean", "mean_low", "mean_high", "deviation", "deviation_low", "deviation_high"
+        return pandas.DataFrame({name.replace("_", " "): getattr(self, name) for name in fields}, list(self.names))
+
+    def __repr__(self) -> str:
+        means = with_intervals(self.mean, self.mean_low, self.mean_high, ".4g")
+        deviations = with_intervals(self.deviation, self.deviation_low, self.deviation_high, ".4g")
+        lines = [
+            f"{len(self.names)} columns, {self.n_people:.0f} people; intervals at {self.level:.0%}, noise and sampling",
+            f"  privacy  {self.privacy}",
+        ]
+        table = [("", "mean", "deviation"), *zip(self.names, means, deviations, strict=True)]
+        return "\n".join([*lines, *aligned(table)])
+
+
 def mean(release: ReleasedColumns, columns: Columns = None) -> Matrix:
     """(d,), the released means of columns, in their units."""
     features = release._numbers(columns)
@@ -118,6 +162,34 @@ def correlation(
     for pair in opposites(release._indicators_of(features), noisy, preprocessing):
         values[pair, pair[::-1]] = low[pair, pair[::-1]] = -1.0
     return MatrixEstimate("correlation", values, low, high, level, release._names_of(features), release.report)
+
+
+def describe(
+    release: ReleasedColumns, columns: Columns = None, *, level: float = 0.9, rows: RowLaw = "gaussian"
+) -> Description:
+    """Number of people, and means and standard deviations of columns, in their units, with intervals.
+
+    Quartiles are no second moments, and are not in a release.
+    """
+    require_law(level, rows)
+    features = release._numbers(columns)
+    noisy, preprocessing = release._judged(features)
+    low, high = means(noisy, preprocessing, release._row_bound, level, rows).T
+    each = (np.diagonal(part) for part in covariances(noisy, preprocessing, release._row_bound, level, rows))
+    unbiased = noisy.n / max(noisy.n - 1, 1.0)
+    deviation, deviation_low, deviation_high = (np.sqrt(unbiased * np.maximum(part, 0.0)) for part in each)
+    return Description(
+        names=release._names_of(features) or tuple(map(str, features.tolist())),
+        n_people=noisy.n,
+        mean=mean(release, features),
+        mean_low=low,
+        mean_high=high,
+        deviation=deviation,
+        deviation_low=deviation_low,
+        deviation_high=deviation_high,
+        level=level,
+        privacy=release.report,
+    )
 
 
 def covariance_of(released: ReleasedMoments, preprocessing: Preprocessing | None) -> Matrix:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from dpgep._optional import import_extra
+from dpgep._show import aligned, with_intervals
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments
 from dpgep.models.pairwise import require_no_pairs
 from dpgep.models.preprocessing import Preprocessing
 from dpgep.reports.report import PrivacyReport
-from dpgep.results.categories import Category, indicators_of, scale_and_location
 from dpgep.results.columns import Columns, ReleasedColumns
-from dpgep.results.contingency import reach_of_shares
-from dpgep.results.estimates import reach_of_covariance, reach_of_means
+from dpgep.results.contingency import Variables, indicators_of, joint, reach_of_shares
+from dpgep.results.estimates import reach_of_means
 from dpgep.results.intervals import RowLaw, require_law
 
 # Deviations of the noise in a share of people from which on a group has means.
@@ -108,16 +109,12 @@ class GroupMeans:
             lines.append(
                 "  missing  values count as their column's location: means are drawn together (not in intervals)"
             )
-        cells = [
-            [f"{mean:.4g} [{low:.4g}, {high:.4g}]" for mean, low, high in zip(*each, strict=True)]
-            for each in zip(self.means.T, self.low.T, self.high.T, strict=True)
-        ]
         people = [f"{group} ({count:.0f})" for group, count in zip(self.groups, self.counts, strict=True)]
-        tests = zip(self.names, cells, self.f, self.p_values, strict=True)
-        table = [["", *people, "F", "p"], *([name, *row, f"{f:.4g}", f"{p:.2g}"] for name, row, f, p in tests)]
-        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-        lines += ["  " + "  ".join(f"{x:>{w}}" for x, w in zip(row, widths, strict=True)) for row in table]
-        return "\n".join(lines)
+        rows = zip(self.names, self.means.T, self.low.T, self.high.T, self.f, self.p_values, strict=True)
+        table = [
+            [x, *with_intervals(mean, low, high, ".4g"), f"{f:.4g}", f"{p:.2g}"] for x, mean, low, high, f, p in rows
+        ]
+        return "\n".join([*lines, *aligned([["", *people, "F", "p"], *table])])
 
 
 def means_by(
@@ -146,9 +143,11 @@ def means_by(
     noisy, preprocessing = release._judged(np.concatenate([numbers, indicators]))
     require_no_pairs(noisy, "means of groups")
     p = len(numbers)
-    names = release._names_of(indicators) or ()
-    groups = Category.of(category, names, np.arange(p, p + len(indicators)), noisy, preprocessing)
-    found = _Groups.of(groups, p, noisy, preprocessing, release._row_bound)
+    names, of_groups = (release._names_of(each) or () for each in (numbers, indicators))
+    columns, places = np.arange(p), np.arange(p, p + len(indicators))
+    groups = Variables.of_category(category, of_groups, places, noisy, preprocessing)
+    variables = Variables.of_numbers(names, columns, noisy, preprocessing)
+    found = _Groups(variables, groups, noisy, preprocessing, release._row_bound)
     means, differences, half = found.means, found.differences, found.quantile(level)
     noise, people = found.noise, found.people(rows == "bounded")
     below, above = found.reach
@@ -158,13 +157,13 @@ def means_by(
     spread = np.sqrt(np.maximum(variances[:, :, None] + variances[:, None] - 2 * between, 0.0))
     less = np.hypot(half * spread, np.hypot(below[:, :, None], above[:, None]))
     more = np.hypot(half * spread, np.hypot(above[:, :, None], below[:, None]))
-    means_below, means_above = found.mean_reach[:, :, None]
+    means_below, means_above = found.mean_reach
     unknown = np.where(groups.shares < _SHOWN * groups.least * (noisy.noise.sums > 0), np.inf, 0.0)
     f, p_values, squares = found.tests()
     return GroupMeans(
         category=category,
         groups=groups.labels,
-        names=release._names_of(numbers) or (),
+        names=names,
         counts=noisy.n * groups.shares,
         means=means.T,
         low=(means - np.hypot(half * errors, below) - means_below - unknown).T,
@@ -187,62 +186,43 @@ def means_by(
 
 @dataclass(frozen=True, eq=False)
 class _Groups:
-    """Means (p, k) of p columns x = o + s z in k groups: m_x + Cov(x, 1_g)/E 1_g, and their errors.
+    """Means (p, k) of p columns x = o + s z in k groups, m_x + Cov(x, 1_g)/E 1_g, and their errors."""
 
-    Attributes
-    ----------
-    scale, offset, mapped_mean : (p,), s, o and the means of z.
-    covariances, below, above : (p, k), of x with indicators, and what clipping may have taken and added.
-    variances : (p,), of x.
-    mean_reach : (2, p), how far below and above means of x may lie for what clipping did.
-    """
-
-    groups: Category
+    numbers: Variables
+    groups: Variables
     noisy: ReleasedMoments
+    preprocessing: Preprocessing | None
     bound: float
-    scale: Matrix
-    offset: Matrix
-    mapped_mean: Matrix
-    covariances: Matrix
-    below: Matrix
-    above: Matrix
-    variances: Matrix
-    mean_reach: Matrix
 
-    @classmethod
-    def of(
-        cls, groups: Category, p: int, noisy: ReleasedMoments, preprocessing: Preprocessing | None, bound: float
-    ) -> _Groups:
-        scale, offset = (part[:p] for part in scale_and_location(preprocessing, len(noisy.second)))
-        mean = noisy.sums[:, 0]
-        mapped = noisy.second - np.outer(mean, mean)
-        corner = np.ix_(np.arange(p), groups.places)
-        of_clipping = (each[corner] for each in reach_of_covariance(noisy, mapped))
-        below, above = (scale[:, None] * np.sqrt(each**2 @ groups.forms.T**2) for each in of_clipping)
-        bought, tails = (part[:p] for part in reach_of_means(noisy, preprocessing, bound))
-        moved = bought - mean[:p]
-        return cls(
-            groups=groups,
-            noisy=noisy,
-            bound=bound,
-            scale=scale,
-            offset=offset,
-            mapped_mean=mean[:p],
-            covariances=scale[:, None] * (mapped[corner] * groups.restored @ groups.forms.T),
-            below=below,
-            above=above,
-            variances=np.maximum(np.diagonal(mapped)[:p], noisy.noise.second) * scale**2,
-            mean_reach=scale * np.hypot([np.maximum(-moved, 0.0), np.maximum(moved, 0.0)], tails),
-        )
+    @cached_property
+    def joint(self) -> tuple[Matrix, Matrix, Matrix]:
+        """(p, k), covariances of x with indicators, and how far below and above they may lie for what clipping did."""
+        return joint(self.numbers, self.groups, self.noisy)
 
     @property
     def effects(self) -> Matrix:
         """(p, k), means of groups less that of all."""
-        return np.asarray(self.covariances / self.groups.divisors)
+        return np.asarray(self.joint[0] / self.groups.divisors)
 
     @property
     def means(self) -> Matrix:
-        return np.asarray((self.offset + self.scale * self.mapped_mean)[:, None] + self.effects)
+        return np.asarray(self.numbers.shares[:, None] + self.effects)
+
+    @property
+    def variances(self) -> Matrix:
+        """(p,), of x."""
+        places, noise = self.numbers.places, self.noisy.noise
+        mapped = np.diagonal(self.noisy.second)[places] - self.numbers.mean**2
+        return np.asarray(np.maximum(mapped, noise.second) * self.numbers.squares)
+
+    @property
+    def mean_reach(self) -> tuple[Matrix, Matrix]:
+        """(p, 1), (p, 1): how far below and above means of x may lie for what clipping did."""
+        reach = reach_of_means(self.noisy, self.preprocessing, self.bound)
+        bought, tails = (part[self.numbers.places] for part in reach)
+        scale, moved = np.sqrt(self.numbers.squares)[:, None], (bought - self.numbers.mean)[:, None]
+        below, above = (np.hypot(np.maximum(part, 0.0), tails[:, None]) for part in (-moved, moved))
+        return scale * below, scale * above
 
     @property
     def differences(self) -> Matrix:
@@ -260,11 +240,11 @@ class _Groups:
 
     @property
     def noise(self) -> Matrix:
-        """(p, k, k), covariances of the noise in the means, Z(u_x - m_g e, u_g)/E 1_g (`dpgep.results.categories`)."""
+        """(p, k, k), covariances of the noise in the means, Z(u_x - m_g e, u_g)/E 1_g (`dpgep.results.contingency`)."""
         noise, groups = self.noisy.noise, self.groups
         forms, offsets = groups.forms @ groups.forms.T, np.outer(groups.offsets, groups.offsets)
-        away = self.offset[:, None] - self.means
-        aways, squares = away[:, :, None] * away[:, None], self.scale[:, None, None] ** 2
+        away = self.numbers.offsets[:, None] - self.means
+        aways, squares = away[:, :, None] * away[:, None], self.numbers.squares[:, None, None]
         covariances = noise.second**2 / 2 * squares * forms + noise.counts**2 * aways * offsets
         covariances += noise.sums**2 * (aways * forms + squares * offsets)
         return np.asarray(covariances / np.outer(groups.divisors, groups.divisors))
@@ -272,7 +252,7 @@ class _Groups:
     @property
     def between(self) -> Matrix:
         """(p,), the variance of the means of groups over people, without that of the noise."""
-        squares = (self.covariances**2 / self.groups.divisors).sum(axis=1)
+        squares = (self.joint[0] ** 2 / self.groups.divisors).sum(axis=1)
         added = self._own_noise * self.groups.whitened(self.noisy)[1].sum()
         return np.asarray(np.clip(squares - added, 0.0, self.variances))
 
@@ -285,7 +265,7 @@ class _Groups:
     def _own_noise(self) -> Matrix:
         """(p,), of the noise of the covariance of a column: its part that is the column's, v/2 + w m^2."""
         noise = self.noisy.noise
-        return np.asarray(self.scale**2 * (noise.second**2 / 2 + noise.sums**2 * self.mapped_mean**2))
+        return np.asarray(self.numbers.squares * (noise.second**2 / 2 + noise.sums**2 * self.numbers.mean**2))
 
     def people(self, bounded: bool) -> Matrix:
         """(p, k), variances of the means that n people leave: pooled within groups; or at most, E 1_g (x - m_g)^2.
@@ -295,7 +275,9 @@ class _Groups:
         shares = self.groups.divisors
         if not bounded:
             return np.asarray(self.within[:, None] / (self.noisy.n * shares))
-        longest = self.scale[:, None] * self.bound + np.abs(self.offset[:, None] - self.means)
+        longest = np.sqrt(self.numbers.squares)[:, None] * self.bound + np.abs(
+            self.numbers.offsets[:, None] - self.means
+        )
         most = np.minimum(longest**2 * shares, self.variances[:, None] + self.effects**2)
         return np.asarray(most / (self.noisy.n * shares**2))
 
@@ -304,7 +286,7 @@ class _Groups:
         """(p, k), (p, k): how far below and above effects may lie for what clipping did."""
         shares, effects = self.groups.divisors, np.abs(self.effects)
         of_shares = effects * np.maximum(*reach_of_shares(self.groups, self.noisy))
-        return (self.below + of_shares) / shares, (self.above + of_shares) / shares
+        return (self.joint[1] + of_shares) / shares, (self.joint[2] + of_shares) / shares
 
     def tests(self) -> tuple[Matrix, Matrix, Matrix]:
         """F, p-values, and sums of squares between and within.
@@ -315,7 +297,8 @@ class _Groups:
         from scipy.special import fdtrc
 
         axes, along = self.groups.whitened(self.noisy)
-        granted = np.maximum(self.covariances - self.below, 0.0) + np.minimum(self.covariances + self.above, 0.0)
+        covariances, below, above = self.joint
+        granted = np.maximum(covariances - below, 0.0) + np.minimum(covariances + above, 0.0)
         squares = self.noisy.n * (granted / np.sqrt(self.groups.divisors) @ axes) ** 2
         expected = self.within[:, None] + self.noisy.n * self._own_noise[:, None] * along
         f, degrees = np.full(len(squares), math.nan), len(along)

@@ -26,7 +26,7 @@ from dpgep.privacy.accounting import epsilon_of
 from dpgep.privacy.ledger import LedgerEntry, NoiseBlock
 from dpgep.reports.guarantee import PublicInputs
 from dpgep.reports.report import PrivacyReport
-from dpgep.results import contingency, description, estimates, group_means, partial, paths
+from dpgep.results import contingency, estimates, group_means, partial, paths
 from dpgep.results.classifier import LinearClassifier, classifier
 from dpgep.results.columns import Columns, ReleasedColumns, number_of
 from dpgep.results.intervals import RowLaw
@@ -145,7 +145,7 @@ class Release(ReleasedColumns):
     partial_correlation = partial.partial_correlation
     graph = partial.graph
     regression_path = paths.regression_path
-    describe = description.describe
+    describe = estimates.describe
     crosstab = contingency.crosstab
     means_by = group_means.means_by
 
