@@ -25,8 +25,10 @@ NAMES = ("age", "height", "blood pressure", "a~b", "region=north")
 def release() -> dpgep.Release:
     rng = np.random.default_rng(0)
     height = rng.normal(170, 10, 3000)
-    table = {"age": rng.normal(45, 15, 3000), "height": height, "weight": 0.9 * height + rng.normal(-80, 9, 3000)}
-    rows = pd.DataFrame({**table, "blood pressure": rng.normal(120, 15, 3000)})
+    rows = pd.DataFrame({"age": rng.normal(45, 15, 3000), "height": height})
+    rows["weight"] = 0.9 * height + rng.normal(-80, 9, 3000)
+    rows["blood pressure"] = rng.normal(120, 15, 3000)
+    rows["sex"] = pd.Categorical(rng.choice(["F", "M"], 3000), categories=["F", "M"])
     with pytest.warns(dpgep.PrivacyWarning, match="seeded"):
         return dpgep.release(rows, epsilon=2.0, delta=1e-6, seed=0)
 
@@ -67,6 +69,12 @@ def test_answers_are_those_of_python(ask: Run, release: dpgep.Release) -> None:
         ("regression", "weight ~ height + age"): release.regression("weight", on=["height", "age"]),
         ("regression", "weight", os.path.expanduser("~"), "height"): release.regression("weight", on=["height"]),
         ("regression", "`blood pressure`~.", "--ridge", "0.1"): release.regression(pressure, ridge=0.1),
+        ("regression", "weight ~ sex"): release.regression("weight", on=["sex=F", "sex=M"]),
+        ("regression_path", "weight ~ .", "--by", "ridge"): release.regression_path("weight", by="ridge"),
+        ("means_by", "age + weight ~ sex"): release.means_by("sex", ["age", "weight"]),
+        ("means_by", ". ~ sex"): release.means_by("sex"),
+        ("crosstab", "sex"): release.crosstab("sex"),
+        ("describe",): release.describe(),
         ("cca", "age, weight ~ height"): release.cca(["age", "weight"], ["height"]),
         ("pca", "--standardize", "--n-components", "2"): release.pca(standardize=True, n_components=2),
         ("pca", "--sparsity", "2", "--n-components", "1"): release.pca(sparsity=2, n_components=1),
@@ -96,7 +104,11 @@ def test_a_table_is_kept(ask: Run, release: dpgep.Release) -> None:
         (["correlation", "age ~ weight"], "without ~"),
         (["regression", "weight"], "on both sides"),
         (["regression", "weight ~ age ~ height"], "on both sides"),
-        (["regression", "weight + age ~ height"], "one column on others"),
+        (["regression", "weight + age ~ height"], "one column on the left of ~"),
+        (["means_by", "age ~ sex + height"], "one column on the right of ~"),
+        (["crosstab"], "one or two categorical columns"),
+        (["crosstab", "sex", "age", "height"], "one or two categorical columns"),
+        (["crosstab", "age"], "released as a number"),
         (["correlation", "--ridge", "1"], "takes no --ridge"),
         (["pca", "--level", "0.9"], "level"),
         (["correlation", "--levle", "1"], "did you mean '--level'"),

@@ -198,3 +198,24 @@ def test_people_with_several_rows_count_once_each() -> None:
 def test_wrong_questions_are_refused_in_words(ask: Any, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         ask(dpgep.release(table(50), epsilon=math.inf))
+
+
+def test_a_categorical_column_stands_for_its_indicators() -> None:
+    release = dpgep.release(table(listed=2), epsilon=math.inf)
+    found = release.correlation(["age", "sex", "region"])
+    indicators = ["age", *(f"sex={each}" for each in A), "region=w", "region=x"]
+    assert found.names == tuple(indicators)
+    np.testing.assert_array_equal(found.values, release.correlation(indicators).values)
+    for columns in (["sex", "sex=a"], ["sex=a", "sex"], ["region", "region"]):
+        with pytest.raises(ValueError, match="twice"):
+            release.mean(columns)
+    with pytest.raises(ValueError, match="there is no column 'se', did you mean 'sex'"):
+        release.mean(["se"])
+
+
+def test_a_category_of_both_views_is_neither() -> None:
+    people = table()
+    release = dpgep.solve(dpgep.cca(people[["sex", "age"]], people[["sex", "income"]]), epsilon=math.inf).release
+    for ask in (lambda: release.mean(["sex"]), lambda: release.crosstab("sex")):
+        with pytest.raises(ValueError, match="there is no"):
+            ask()

@@ -20,10 +20,21 @@ _EXAMPLE = """example:
   dpgep ask people.dpgep
   dpgep ask people.dpgep correlation age weight income
   dpgep ask people.dpgep regression "weight ~ age + income" -o coefficients.csv
+  dpgep ask people.dpgep means_by "income + age ~ region"
+  dpgep ask people.dpgep crosstab sex region
   dpgep ask people.dpgep pca --standardize --n-components 2"""
 
-# Arguments of a question that stand on the left and on the right of "~"; other questions are about a list of columns.
-_SIDES = {"regression": ("y", "on"), "cca": ("x", "y"), "pls": ("x", "y")}
+# Arguments on the left and on the right of "~", those of several columns starred; and of a list, where it is not one.
+_FORMULAS = {
+    "regression": ("y", "on*"),
+    "regression_path": ("y", "on*"),
+    "cca": ("x*", "y*"),
+    "pls": ("x*", "y*"),
+    "means_by": ("columns*", "category"),
+}
+_LISTS = {"crosstab": ("a", "b")}
+# Options that questions take.
+_OPTIONS = ("level", "ridge", "by", "penalty", "standardize", "n_components", "sparsity")
 # Questions whose answer is no text or table.
 _UNPRINTED = ("mean", "sample")
 # Names in a formula: in backquotes, or without the signs and spaces that part them.
@@ -36,14 +47,17 @@ def add(commands: Commands) -> None:
         help="Ask a release questions, at no further cost",
         description="Answers from the output of dpgep release: each is post-processing, and costs nothing more.\n"
         "Without a question it says which ones there are. Columns are a list, or a formula: y ~ a + b, and\n"
-        "y ~ . for all others; names with spaces or signs stand in `backquotes`.",
+        "y ~ . for all others; a categorical column stands for its indicators; names with spaces or signs\n"
+        "stand in `backquotes`.",
         epilog=_EXAMPLE,
     )
     parser.add_argument("release", type=Path, metavar="RELEASE", help="output of dpgep release ... -o")
     parser.add_argument("question", nargs="?", metavar="QUESTION", help="correlation, regression, pca, ...")
     parser.add_argument("terms", nargs="*", metavar="COLUMN", help="columns, or a formula (default: all columns)")
     parser.add_argument("--level", type=float, metavar="L", help="probability with which each interval holds")
-    parser.add_argument("--ridge", type=float, metavar="XI", help="penalty on squared coefficients")
+    parser.add_argument("--ridge", type=float, metavar="XI", help="of a regression: penalty on squared coefficients")
+    parser.add_argument("--by", metavar="METHOD", help="of a regression_path: lasso, ridge, subsets, pls, ...")
+    parser.add_argument("--penalty", type=float, metavar="P", help="of a graph")
     parser.add_argument("--standardize", action="store_const", const=True, help="columns in their deviations")
     parser.add_argument("--n-components", type=positive, metavar="K", help="number of components")
     parser.add_argument("--sparsity", type=positive, metavar="S", help="at most S columns in a component")
@@ -107,25 +121,33 @@ def _sides(words: Sequence[str], names: Sequence[str] | None) -> list[list[str |
 
 def _arguments(question: str, sides: list[list[str | int]]) -> dict[str, Any]:
     """The columns as arguments of the question."""
-    if question not in _SIDES:
+    if question not in _FORMULAS:
         if len(sides) > 1:
             raise UsageError(f"{question} is about a list of columns, without ~")
-        return {"columns": sides[0]} if sides[0] else {}
-    left, right = _SIDES[question]
+        names = _LISTS.get(question)
+        if names is None:
+            return {"columns": sides[0]} if sides[0] else {}
+        if not 0 < len(sides[0]) <= len(names):
+            raise UsageError(f"{question} is of one or two categorical columns, got {listed(sides[0]) or 'none'}")
+        return dict(zip(names, sides[0], strict=False))
     if len(sides) != 2 or not all(sides):
-        raise UsageError(f'{question} needs a formula with columns on both sides, as "a + b ~ c + d"')
-    if left != "y":
-        return {left: sides[0], right: sides[1]}
-    if len(sides[0]) > 1:
-        raise UsageError(f"{question} is of one column on others, got {listed(sides[0])} on the left of ~")
-    return {left: sides[0][0], right: None if sides[1] == ["."] else sides[1]}
+        raise UsageError(f'{question} needs a formula with columns on both sides, as "a ~ b + c"')
+    found: dict[str, Any] = {}
+    for name, side, where in zip(_FORMULAS[question], sides, ("left", "right"), strict=True):
+        if name.endswith("*"):
+            found[name[:-1]] = None if side == ["."] else side
+        elif len(side) > 1:
+            raise UsageError(f"{question} takes one column on the {where} of ~, got {listed(side)}")
+        else:
+            found[name] = side[0]
+    return found
 
 
 def _settings(question: str, method: Any, options: argparse.Namespace) -> dict[str, Any]:
     """The options that were given. UsageError for those that the question does not take."""
     known = inspect.signature(method).parameters
     found = {}
-    for name in ("level", "ridge", "standardize", "n_components", "sparsity"):
+    for name in _OPTIONS:
         value = getattr(options, name)
         if value is None:
             continue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -63,7 +63,16 @@ class ReleasedColumns:
                 'precondition="full" has mixed the columns of this release, which only answers solve(): release with '
                 'precondition="columns" to ask for columns'
             )
-        return numbers_of(columns, self.model.feature_names, self.model.n_features, what)
+        return numbers_of(columns, self.model.feature_names, self.model.n_features, self._categories, what)
+
+    @property
+    def _categories(self) -> dict[str, tuple[int, ...]]:
+        """The numbers of the indicators of each categorical column, by its name."""
+        names, found = self.model.feature_names or (), dict[str, tuple[int, ...]]()
+        for group in self.model.indicators if names else ():
+            column = names[group[0]].partition("=")[0]
+            found[column] = () if column in found else group  # of two views, neither
+        return found
 
     def _names_of(self, features: NDArray[np.intp]) -> tuple[str, ...] | None:
         names = self.model.feature_names
@@ -112,31 +121,43 @@ class ReleasedColumns:
         return unclipped(in_one_group(self._noisy), self.preprocessing)
 
 
-def numbers_of(columns: Columns, names: Names, n_columns: int, what: str = "columns") -> NDArray[np.intp]:
-    """The numbers of columns, in their order. Raises ValueError or TypeError for unknown ones, none, or one twice."""
+def numbers_of(
+    columns: Columns,
+    names: Names,
+    n_columns: int,
+    categories: Mapping[str, tuple[int, ...]],
+    what: str = "columns",
+) -> NDArray[np.intp]:
+    """The numbers of columns, in their order; the name of a categorical column stands for its indicators.
+
+    Raises ValueError or TypeError for unknown ones, none, or one twice.
+    """
     if columns is None:
         return np.arange(n_columns)
     given = columns.tolist() if hasattr(columns, "tolist") else columns  # an array, an index or a series of pandas
     if isinstance(given, (str, bytes)) or not isinstance(given, Sequence):
         raise TypeError(f"{what} must be a list of names or numbers of columns, got {columns!r}")
-    numbers = [number_of(column, names, n_columns) for column in given]
+    numbers: list[int] = []
+    for column in given:
+        group = categories.get(column, ()) if isinstance(column, str) and column not in (names or ()) else ()
+        found = group or (number_of(column, names, n_columns, tuple(categories)),)
+        twice = next((number for number in found if number in numbers), None)
+        if twice is not None:
+            raise ValueError(f"{what} have {quoted(names[twice] if names else twice)} twice")
+        numbers.extend(found)
     if not numbers:
         raise ValueError(f"{what} must have at least one column")
-    twice = next((column for column, number in zip(given, numbers, strict=True) if numbers.count(number) > 1), None)
-    if twice is not None:
-        raise ValueError(f"{what} have {twice!r} twice")
     return np.array(numbers, dtype=np.intp)
 
 
-def number_of(column: Hashable, names: Names, n_columns: int) -> int:
-    """The number of one column."""
+def number_of(column: Hashable, names: Names, n_columns: int, others: Sequence[str] = ()) -> int:
+    """The number of one column; ``others``: what else could have been meant."""
     number = (names.index(column) if names and column in names else None) if isinstance(column, str) else None
     number = whole_number(column) if number is None and not isinstance(column, str) else number
     if number is None or not 0 <= number < n_columns:
         known = f"0 to {n_columns - 1}" if names is None else listed(names)
-        raise ValueError(
-            f"there is no column {quoted(column)}{did_you_mean(column, names or ())}: the released columns are {known}"
-        )
+        meant = did_you_mean(column, (*(names or ()), *others))
+        raise ValueError(f"there is no column {quoted(column)}{meant}: the released columns are {known}")
     if names is not None and isinstance(column, str) and names.count(column) > 1:
         raise ValueError(f"both views have a column {quoted(column)}: give its number")
     return number

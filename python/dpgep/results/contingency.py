@@ -43,13 +43,12 @@ _RESTORED = 0.5, 2.0
 
 def indicators_of(release: ReleasedColumns, column: str) -> NDArray[np.intp]:
     """Numbers of the indicators of a categorical column. Raises ValueError for another column, or an unknown one."""
-    names = release.model.feature_names or ()
-    found = [g for g in release.model.indicators if all(names[j].startswith(f"{column}=") for j in g)]
-    if len(found) == 1:
-        return np.array(found[0], dtype=np.intp)
-    if column in names:
+    found = release._categories.get(column)
+    if found:
+        return np.array(found, dtype=np.intp)
+    if column in (release.model.feature_names or ()):
         raise ValueError(f"column {quoted(column)} is released as a number: declare its categories before the release")
-    known = sorted({names[group[0]].partition("=")[0] for group in release.model.indicators})
+    known = sorted(release._categories)
     raise ValueError(
         f"there is no categorical column {quoted(column)}{did_you_mean(column, known)}: the released ones are "
         f"{listed(known) if known else 'none'}"
