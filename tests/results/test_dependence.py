@@ -1,4 +1,4 @@
-"""Partial correlations, graphs and penalized regressions of a release: without noise those of other libraries."""
+"""Partial correlations, graphs, factors and paths of a release: without noise those of other libraries."""
 
 import math
 import warnings
@@ -10,11 +10,13 @@ import pytest
 from conftest import Matrix
 from sklearn.covariance import graphical_lasso
 from sklearn.cross_decomposition import PLSRegression
-from sklearn.datasets import load_diabetes, load_iris
+from sklearn.datasets import load_diabetes, load_iris, load_wine
 from sklearn.decomposition import PCA
 from sklearn.linear_model import ElasticNet, Lasso, LinearRegression, Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from statsmodels.multivariate.factor import Factor
+from statsmodels.multivariate.factor_rotation import rotate_factors
 
 import dpgep
 
@@ -153,6 +155,53 @@ def test_a_path_ends_at_the_regression_of_the_release(by: Any) -> None:
         release.partial_correlation()
 
 
+LOADINGS = np.array([[0.8, 0], [0.7, 0.1], [0.6, 0], [0.1, 0.7], [0, 0.6], [0, 0.5], [0.4, 0.4]])
+
+
+def of_factors(n: int, rng: np.random.Generator) -> Matrix:
+    """Seven columns of two factors."""
+    own = np.sqrt(1 - np.sum(LOADINGS**2, axis=1))
+    return np.asarray(rng.standard_normal((n, 2)) @ LOADINGS.T + rng.standard_normal((n, 7)) * own)
+
+
+@pytest.mark.parametrize("table", ["generated", "wine", "halves of wine"])
+def test_factors_are_those_of_statsmodels(table: str) -> None:
+    """Principal axes, iterated until nothing moves, are least squares."""
+    wine = load_wine().data
+    x = {"wine": wine, "halves of wine": wine[::2]}.get(table, of_factors(500, np.random.default_rng(2)))
+    release = released(x)
+    theirs = Factor(corr=np.corrcoef(x.T), n_factor=2, nobs=len(x), method="pa").fit(maxiter=3000, tol=1e-11)
+    ours = release.factors(n_factors=2, rotation=None)
+    np.testing.assert_allclose(ours.uniqueness, theirs.uniqueness, atol=1e-7)
+    np.testing.assert_allclose(np.abs(ours.loadings), np.abs(theirs.loadings), atol=1e-7)
+    lengths = np.linalg.norm(theirs.loadings, axis=1, keepdims=True)
+    turned = rotate_factors(theirs.loadings / lengths, "varimax", tol=1e-7, max_tries=1000)[0] * lengths
+    turned = turned[:, np.argsort(-np.sum(turned**2, axis=0))]
+    varimax, promax = release.factors(n_factors=2), release.factors(n_factors=2, rotation="promax")
+    np.testing.assert_allclose(np.abs(varimax.loadings), np.abs(turned), atol=1e-5)
+    common = promax.loadings @ promax.factor_correlation @ promax.loadings.T
+    np.testing.assert_allclose(common, ours.loadings @ ours.loadings.T, atol=1e-12)
+    np.testing.assert_allclose(np.diagonal(promax.factor_correlation), 1.0)
+    assert list(varimax.to_frame().columns) == ["factor 1", "factor 2", "uniqueness"]
+    assert "correlations of the factors" in repr(promax)
+
+
+def test_loadings_lie_in_their_intervals_and_noise_is_no_factor() -> None:
+    """Of 14 loadings and three releases; and of 40 without factors 5 % find one: P(> 12) = 4e-8."""
+    truth = released(of_factors(100_000, np.random.default_rng(0))).factors(n_factors=2).loadings
+    held, found = [], []
+    for seed in range(3):
+        answer = released(of_factors(4000, np.random.default_rng(seed)), seed, bound=6.0).factors()
+        assert (answer.recommended, answer.loadings.shape) == (2, (7, 2))
+        low, high = np.moveaxis(answer.intervals(), -1, 0)
+        held.append((low <= truth) & (truth <= high))
+    for seed in range(40):
+        nothing = np.random.default_rng(seed).standard_normal((500, P))
+        found.append(released(nothing, seed, bound=6.0).factors().recommended)
+    assert np.mean(held) > 0.7
+    assert np.count_nonzero(found) <= 12
+
+
 def test_steps_come_back_in_the_order_in_which_they_were_asked_for() -> None:
     release = released(TABLES["generated"])
     for by in ("lasso", "elastic net", "ridge"):
@@ -180,6 +229,14 @@ def test_what_cannot_be_answered_is_refused() -> None:
     holes[::7, 1] = np.nan
     pairs = released(holes, preprocessing=dpgep.AutoPreprocessing(missing="pairwise"))
     assert pairs.graph().values.shape == (3, 3)
-    for ask in (pairs.partial_correlation, lambda: pairs.regression_path(0)):
+    for options, message in [
+        ({"n_factors": 12}, "n_factors must be"),
+        ({"columns": [0, 1]}, "number of columns must be"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            release.factors(**options)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="rotation must be one of"):
+        release.factors(rotation="oblimin")  # type: ignore[arg-type]
+    for ask in (pairs.partial_correlation, pairs.factors, lambda: pairs.regression_path(0)):
         with pytest.raises(ValueError, match='are not known of covariances with missing="pairwise"'):
             ask()
