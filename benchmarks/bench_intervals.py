@@ -24,6 +24,7 @@ from dpgep.results.intervals import correlation_intervals
 Matrix = support.Matrix
 
 DRAWS = 12 if support.QUICK else 500
+COVERAGE_DRAWS = 3 if support.QUICK else 500  # few draws are not judged
 LEAST, MOST = 0.85, 0.97
 LEVEL = 0.9
 
@@ -153,7 +154,7 @@ def test_coverage(setting: Setting) -> None:
     held, turned_less, raw, debiased = np.zeros(k), np.zeros(k), np.zeros(k), np.zeros(k)
     loadings = np.zeros((k, setting.components.shape[1]))
     n_lost = 0
-    for draw in range(DRAWS):
+    for draw in range(COVERAGE_DRAWS):
         problem = setting.problem(np.random.default_rng([draw, 1]))
         solution = support.solve_seeded(problem, draw, n_components=k, **setting.budget, **setting.options)
         found = solution.intervals(LEVEL)
@@ -169,12 +170,12 @@ def test_coverage(setting: Setting) -> None:
     listed = ", ".join(f"{ratio:.2f}" for ratio in raw / debiased)
     support.say(f"{setting.name}: squared error of eigenvalues, raw over debiased {listed}; {n_lost} lost")
     for row in range(k):
-        judge_coverage(f"{setting.name}: eigenvalue {row + 1}", held[row] / DRAWS)
-    judge_coverage(f"{setting.name}: angle of component 1", turned_less[0] / DRAWS)
+        judge_coverage(f"{setting.name}: eigenvalue {row + 1}", held[row] / COVERAGE_DRAWS)
+    judge_coverage(f"{setting.name}: angle of component 1", turned_less[0] / COVERAGE_DRAWS)
     if loadings.any():
-        judge_coverage(f"{setting.name}: loadings, mean", float(loadings.mean()) / DRAWS)
+        judge_coverage(f"{setting.name}: loadings, mean", float(loadings.mean()) / COVERAGE_DRAWS)
     if k > 1:
-        support.say(f"{setting.name}: angles covered {turned_less / DRAWS}")
+        support.say(f"{setting.name}: angles covered {turned_less / COVERAGE_DRAWS}")
 
 
 def judge_coverage(what: str, share: float) -> None:

@@ -7,7 +7,8 @@ import sys
 import numpy as np
 import pytest
 import reference
-from hypothesis import given, settings
+from drawn import drawn
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
@@ -68,7 +69,7 @@ bounds = st.one_of(st.just(1.0), st.floats(0.1, 10.0), st.floats(SMALLEST_NORMAL
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @given(data=st.data(), bound=bounds)
-@settings(deadline=None, derandomize=True, max_examples=300)
+@drawn(300)
 def test_any_finite_rows(dtype, data, bound):
     assert_clipped(data.draw(matrices(dtype)), bound)
 

@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 import reference
+from drawn import drawn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
@@ -81,7 +82,7 @@ bounds = st.one_of(st.just(1.0), st.floats(0.1, 1000.0), st.floats(SMALLEST_NORM
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @given(data=st.data(), bound=bounds, bits=st.integers(4, 20))
-@settings(deadline=None, derandomize=True, max_examples=200)
+@drawn(200)
 def test_any_finite_rows(dtype, data, bound, bits):
     assert_on_grid(data.draw(matrices(dtype)), bound, bits)
 

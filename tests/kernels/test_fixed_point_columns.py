@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 import reference
-from hypothesis import given, settings
+from drawn import drawn
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 from numpy.typing import NDArray
@@ -52,7 +53,7 @@ def test_equality_with_the_reference(dtype: str, bound: float) -> None:
 
 
 @given(st.data(), st.sampled_from(BOUNDS), st.integers(4, 20), st.sampled_from(["f4", "f8"]))
-@settings(deadline=None, derandomize=True, max_examples=300)
+@drawn(300)
 def test_any_finite_entries_have_the_bits_of_rows(data: Any, bound: float, bits: int, dtype: str) -> None:
     width = 32 if dtype == "f4" else 64
     anything = st.floats(allow_nan=False, allow_infinity=False, width=width)

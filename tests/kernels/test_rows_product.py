@@ -10,6 +10,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import reference
+from drawn import drawn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
@@ -349,7 +350,7 @@ def finite(dtype):
 @pytest.mark.parametrize("find", [factors_of, factors_of_csr])
 @pytest.mark.parametrize("dtype", DTYPES)
 @given(data=st.data(), bound=st.one_of(st.just(1.0), st.floats(0.1, 10.0), st.floats(1e-300, 1e300)))
-@settings(deadline=None, derandomize=True, max_examples=200)
+@drawn(200)
 def test_factors_of_any_finite_rows(find, dtype, data, bound):
     shape = st.tuples(st.integers(0, 5), st.integers(1, 30))
     rows = data.draw(npst.arrays(dtype, shape, elements=finite(dtype)))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import reference
-from hypothesis import given, settings
+from drawn import drawn
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
@@ -34,7 +35,7 @@ def assert_truncates(kernel, plain, array, k):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @given(data=st.data())
-@settings(deadline=None, derandomize=True, max_examples=200)
+@drawn(200)
 def test_any_vector(dtype, data):
     v = data.draw(npst.arrays(dtype, st.integers(1, 50), elements=elements(dtype)))
     k = data.draw(st.integers(1, v.size))
@@ -43,7 +44,7 @@ def test_any_vector(dtype, data):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @given(data=st.data())
-@settings(deadline=None, derandomize=True, max_examples=200)
+@drawn(200)
 def test_any_block_of_exact_norms(dtype, data):
     # Small whole entries: squared norms are exact on both sides, so ties are ties.
     shape = st.tuples(st.integers(1, 30), st.integers(1, 5))
