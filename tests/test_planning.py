@@ -341,6 +341,7 @@ def test_what_is_no_model_and_no_bound() -> None:
         plan("pca", n=10, d=2, spectrum=[3.0], preprocessing=dpgep.Preprocessing(1.0), **BUDGET)  # type: ignore[arg-type]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("model", "d", "spectrum"), MODELS)
 def test_a_plan_that_was_saved_answers_the_same(model: str, d: Any, spectrum: list[float]) -> None:
     bound: Any = "auto" if model == "cca" else 6.0

@@ -32,10 +32,11 @@ WORDS = ["pca", "people.csv", "--budget", "budget", "--share", "0.25", "-o", "o.
 # first of a function: where CPython looks for them, in calls of functions of Python and returns from those of C (and in
 # loops). The second comes two seconds after the first, by the clock that the command sees.
 SERVER = """
-import io, json, os, signal, sys, time
+import gc, io, json, os, signal, sys, time
 import numpy as np, dpgep, dpgep.cli, dpgep._starting, pyarrow.csv, pyarrow.dataset
 
 dpgep.solve(dpgep.pca(np.random.default_rng(0).normal(size=(500, 3))), epsilon=8, delta=1e-5).save(io.BytesIO())
+gc.freeze()  # collections of its children leave its memory shared
 clock, late, answers = time.monotonic, 0.0, os.dup(1)
 time.monotonic = lambda: clock() + late
 
@@ -76,6 +77,8 @@ for line in sys.stdin:
             sys.setprofile(None)
         with open("calls", "w") as file:
             json.dump({**first, "all": count}, file)
+        if task["at"]:  # no signal comes later, and the end of a process takes longer than the run
+            sys.stdout.flush(), sys.stderr.flush(), os._exit(status)
         sys.exit(status)
     sys.stdin.readline()  # it may be signalled until here
     print(json.dumps(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])), flush=True)

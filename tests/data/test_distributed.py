@@ -77,6 +77,7 @@ def spread(array: Any, rows: int) -> Any:
     return da.from_array(array, chunks=(rows, *(max(1, width // 2) for width in array.shape[1:])))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("index", range(4))
 @pytest.mark.parametrize("rows", [1, 90, 1000])
 def test_moments_of_arrays_are_those_of_one_process(index: int, rows: int, people: Any) -> None:

@@ -45,6 +45,7 @@ def build(name: str, x: Matrix, order: NDArray[np.intp]) -> Any:
     }[name]()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ["pca", "cca", "fda", "sir"])
 def test_block_size_threads_and_row_order_leave_the_bits_alone(
     name: str, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch

@@ -49,6 +49,7 @@ def problem_of(name: str, d: int = 150) -> Any:
     return dpgep.pca(x, bound=1.0, center=name != "pca, uncentred", standardize=name == "pca, standardized")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ["pca", "pca, uncentred", "pca, standardized", "pls", "gep"])
 @pytest.mark.parametrize("k", [1, 6, 30])
 def test_the_leading_vectors_tell_what_all_tell(name: str, k: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -381,6 +381,7 @@ def project(samples):
     return samples @ np.random.default_rng(6).normal(size=(samples.shape[1], 6))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.statistical
 @pytest.mark.parametrize("n_vectors", [1, 2, 3])
 def test_fresh_products_have_the_covariance_of_goe(n_vectors):
@@ -471,6 +472,7 @@ def test_the_reference_passes_what_the_controls_fail():
     assert not rejects_covariance(lazy_samples(one_by_one, references(39), FEW_SAMPLES), goe_covariance(BLOCK))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.statistical
 @pytest.mark.parametrize(
     "make",

@@ -149,6 +149,7 @@ def mean_squared_sine(problem: Any, mu: float, k: int, draws: int) -> tuple[Matr
     )
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.statistical
 @pytest.mark.parametrize(
     "name", ["pca", "pca uncentred", "pca add-remove", "cca", "pls", "pls uncentred", "fda", "sir", "gep"]

@@ -45,6 +45,7 @@ def null_problems(rng: np.random.Generator) -> dict[str, Any]:
     }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.statistical
 @pytest.mark.parametrize(
     "name", ["pca", "pca uncentred", "pca with a mean", "standardized pca", "cca", "pls", "fda", "sir", "gep"]

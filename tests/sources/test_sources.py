@@ -438,6 +438,7 @@ def test_arrays_that_can_be_read_as_they_lie_are_not_copied() -> None:
     np.testing.assert_array_equal(batch, flat.reshape(-1, 4))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("width", [1, 100, 128, 512])
 @pytest.mark.parametrize("rows", [1, 4095, 4097, 9000])
 def test_turning_columns_into_rows(width: int, rows: int) -> None:
@@ -714,6 +715,7 @@ def write_narrow(name: str, folder: Path) -> Path:
     return path
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("batch_rows", [None, 1000])
 @pytest.mark.parametrize("name", ["x.csv", "x.feather", "x.parquet"])
 def test_a_run_that_takes_its_time_has_few_rows_in_memory(name: str, batch_rows: int | None, tmp_path: Path) -> None:
