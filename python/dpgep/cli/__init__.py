@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import signal
 import sys
 import warnings
@@ -70,10 +71,20 @@ def _status(options: argparse.Namespace) -> int:
         return 1
     except (MissingExtraError, ValueError, TypeError, OSError, MemoryError, ArithmeticError, LinAlgError) as error:
         advice = "; here: --missing center" if isinstance(error, NotFiniteError) else ""
-        say(f"dpgep {options.command}: {error}{advice}")
+        say(f"dpgep {options.command}: {_in_options(str(error), options)}{advice}")
         if isinstance(error, UsageError):
             return 2
         return int(options.refused) if isinstance(error, dpgep.PrivacyBudgetError) else 1
+
+
+def _in_options(message: str, options: argparse.Namespace) -> str:
+    """A message of the library that names arguments, with the options that stand for them."""
+    named = re.sub(
+        r"\b([a-z_]{2,})=(?=\S)",
+        lambda found: f"--{found[1].replace('_', '-')} " if hasattr(options, found[1]) else found[0],
+        message,
+    )
+    return named.replace("(low, high)", "LOW:HIGH").replace(" )", ")").replace(" ,", ",")
 
 
 @contextmanager

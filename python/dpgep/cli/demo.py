@@ -51,7 +51,7 @@ random          directions drawn without using the data: the baseline at no cost
                 noise (the leading ones may still be useful). This is estimated from released
                 values, at no cost in privacy."""
 _NEXT = """
-Next, with your own data (a table with one row per person; units may differ, no bound need be known):
+Next, with your own data (a table; where people have several rows, person="their ids"; in any units):
 
     import dpgep
     problem = dpgep.pca(people, standardize=True)

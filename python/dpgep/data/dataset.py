@@ -47,6 +47,11 @@ ANOTHER_PASS = (
 )
 
 
+IN_BATCHES = (
+    "{} needs all rows in memory, but they are read from a source in batches: load them into an array first, or use "
+    'method="release"'
+)
+
 # Entries of weighted rows that are mapped at a time.
 _WEIGHED_ENTRIES = 1 << 20
 
@@ -220,10 +225,7 @@ class StreamedDataset(Dataset):
         self.people.n = n
 
     def in_memory(self, purpose: str, *, by_person: bool = False) -> Batch:
-        raise ValueError(
-            f"{purpose} needs all rows in memory, but they are read from a source in batches: load them into an "
-            'array first, or use method="release"'
-        )
+        raise ValueError(IN_BATCHES.format(purpose))
 
 
 class DerivedDataset(Dataset):

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from decimal import Decimal
 from hashlib import blake2b
-from itertools import islice
 from numbers import Integral, Number
 from typing import Any, NamedTuple
 
@@ -363,41 +362,51 @@ def numbered_digests(whose: Digests) -> tuple[Numbers, Digests]:
     return numbers, whose[_firsts(numbers)]
 
 
-def _firsts(numbers: Numbers) -> NDArray[np.intp]:
-    """Where each number comes first, as they come in their order."""
-    return np.flatnonzero(np.diff(np.maximum.accumulate(numbers), prepend=-1))
+def _firsts(numbers: Numbers, known: int = -1) -> NDArray[np.intp]:
+    """Where each number above those known comes first, as they come in their order."""
+    return np.flatnonzero(np.diff(np.maximum.accumulate(numbers), prepend=known))
 
 
 class Identities:
     """Who has rows in what was summed: 16 bytes for each person, from which ids can be guessed: as confidential."""
 
-    def __init__(self) -> None:
-        self._known: set[bytes] = set()
+    def __init__(self, parts: Sequence[Digests] = ()) -> None:
+        self._table = core.Numbering(int.from_bytes(os.urandom(8), "little"))
+        self._parts: list[Digests] = []  # each smaller than the one before it
+        for part in parts:
+            self.add_rows(part)
+
+    def __reduce__(self) -> tuple[type[Identities], tuple[list[Digests]]]:
+        return Identities, (list(self._parts),)
 
     def add_rows(self, whose: Digests) -> None:
-        """The people of some rows, any of whom may be known."""
-        joined, others = np.ascontiguousarray(numbered_digests(whose)[1], "<u8").tobytes(), Identities()
-        others._known.update(joined[i : i + 16] for i in range(0, len(joined), 16))
-        self.add(others)
+        """The people of some rows, any of whom may be known. Raises TypeError where ids are of several types."""
+        if len(np.unique(np.concatenate([whose[:, 1], *(part[:1, 1] for part in self._parts[:1])]) & _KINDS)) > 1:
+            raise TypeError(_SEVERAL_TYPES)
+        n_known = self._table.size
+        numbers = self._numbers(whose, is_open=True)
+        self._parts.append(whose[_firsts(np.maximum(numbers, n_known - 1), n_known - 1)])
+        while len(self._parts) > 1 and len(self._parts[-2]) <= len(self._parts[-1]):
+            self._parts[-2:] = [np.concatenate(self._parts[-2:])]
 
     def add(self, others: Identities) -> None:
         """Others, any of whom may be known."""
-        self._require_of_one_type(others)
-        self._known |= others._known
+        for part in others._parts:
+            self.add_rows(part)
 
     def require_apart(self, others: Identities) -> None:
         """Raise ValueError where some people are among both, TypeError where ids are of different types."""
-        self._require_of_one_type(others)
-        if not self._known.isdisjoint(others._known):
+        if len({int(each._parts[0][0, 1] & _KINDS) for each in (self, others) if each._table.size}) > 1:
+            raise TypeError(_SEVERAL_TYPES)
+        if any((self._numbers(part, is_open=False) >= 0).any() for part in others._parts):
             raise ValueError(
                 "some people have rows in both parts, and would count twice: add all rows of a person in one update"
             )
 
     def copy(self) -> Identities:
-        copy = Identities()
-        copy._known = set(self._known)
-        return copy
+        return Identities(self._parts)
 
-    def _require_of_one_type(self, others: Identities) -> None:
-        if len({each[8] & 3 for known in (self, others) for each in islice(known._known, 1)}) > 1:
-            raise TypeError(_SEVERAL_TYPES)
+    def _numbers(self, whose: Digests, *, is_open: bool) -> Numbers:
+        numbers = np.empty(len(whose), np.int64)
+        self._table.number(np.ascontiguousarray(whose), numbers, is_open)
+        return numbers

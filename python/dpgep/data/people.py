@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from dpgep._dispatch import core
 from dpgep._threads import run, thread_count
 from dpgep.data.checksum import PassChecksum, PassComparison
-from dpgep.data.dataset import ONE_ROW, Dataset, People
+from dpgep.data.dataset import IN_BATCHES, ONE_ROW, Dataset, People
 from dpgep.data.ids import Identities, Numbering, Numbers, digests, numbered
 from dpgep.data.rows import Batch, Rows, S, Weights, add_weighted, block_height, joined_views
 from dpgep.data.weighting import UNIT_BITS, Weighting
@@ -169,7 +169,7 @@ class StreamedPeopleDataset(Dataset):
             self._comparison.compare(checksum.digest())
 
     def in_memory(self, purpose: str, *, by_person: bool = False) -> Batch:
-        raise ValueError(ONE_ROW)
+        raise ValueError(IN_BATCHES.format(purpose))
 
 
 def weighted(coded: Coded, weights: Weights) -> Batch:

@@ -349,7 +349,7 @@ def statement(report: Guarantee) -> str:
             f"deviation 1 tells whether its mean is 0 or {up(report.mu)}."
         )
     else:
-        by = "" if report.mu is None else f" (mu = {up(report.mu)})"
+        by = "" if report.mu is None else f" (mu = {up(report.mu, 6)})"
         factor = up(math.exp(report.epsilon) * (1 + 1e-15)) if report.epsilon < 50 else f"exp({up(report.epsilon)})"
         text = (
             f"Everything released is differentially private with epsilon = {up(report.epsilon)} and delta = "
@@ -468,7 +468,7 @@ def key_rows(report: Guarantee) -> list[tuple[str, str]]:
     if report.delta is not None:
         rows.append(("Delta", up(report.delta)))
     if report.mu is not None:
-        rows.append(("mu", up(report.mu)))
+        rows.append(("mu", up(report.mu, 6)))
     rows.append(("Adjacency", _ADJACENCIES[_neighbours(report)]))
     if report.bound is not None:
         rows.append(("Bound", f"{report.bound:g}, enforced on the norm of every row"))

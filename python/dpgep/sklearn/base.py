@@ -164,8 +164,8 @@ class PrivateEstimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """X for a fit: checked, and noted what its columns are called. A table is left one, for its names."""
         if y is None:  # refused, in scikit-learn's words
             validate_data(self, X, y)
-        if is_table(X) and table_width(X) != X.shape[1]:
-            raise TypeError("X has categorical columns: encode them first, as by OneHotEncoder(categories=[...])")
+        if is_table(X):
+            self._require_no_categories(X)
         try:
             with values_withheld("X"):
                 array = validate_data(self, X, **self._people(), **self._format())
@@ -174,6 +174,16 @@ class PrivateEstimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 raise
             raise ValueError(f"Input X contains NaN: impute them, or count them as {self._centering}") from None
         return X if is_table(X) else array
+
+    @staticmethod
+    def _require_no_categories(X: Any) -> None:
+        remedy = "encode them first, as by OneHotEncoder(categories=[...])"
+        try:
+            width = table_width(X)
+        except TypeError as error:  # whose remedy, to declare categories, is not for estimators
+            raise TypeError(f"{str(error).partition(': select others')[0]}: select others, or {remedy}") from None
+        if width != X.shape[1]:
+            raise TypeError(f"X has categorical columns: {remedy}")
 
     def _new_rows(self, X: Any) -> Any:
         """X for anything but a fit: also for the next step of a pipeline, so that no row may make this one fail."""
