@@ -95,7 +95,8 @@ class DistributedDataset(Dataset):
         n_features: int,
         bound: float,
         fewest: int,
-        n: int | None,
+        *,
+        n: int | None = None,
         people: Scan | None = None,
         weighting: Weighting | None = None,
         identities: Identities | None = None,
@@ -270,7 +271,7 @@ def read_again(scan: Callable[[Any], Scan], keys: list[Key], part: Any) -> Itera
 
 
 class DaskDataset(DistributedDataset):
-    """Rows in parts that Dask computes; ``client`` is a ``distributed.Client``, None: what ``dask.compute`` uses.
+    """Rows in ``parts`` that Dask computes; ``client`` is a ``distributed.Client``, None: what ``dask.compute`` uses.
 
     All else as in `DistributedDataset`.
     """
@@ -278,21 +279,8 @@ class DaskDataset(DistributedDataset):
     whereabouts = "on the workers of a Dask cluster: bring them here with .compute()"
     hint = "for rows that Dask computes differently, or in another order, each time, call persist() first"
 
-    def __init__(
-        self,
-        parts: Sequence[tuple[Any, ...]],
-        read: Callable[..., Iterator[tuple[Any, ...]]],
-        to_batch: Callable[..., Any],
-        n_features: int,
-        bound: float,
-        fewest: int,
-        n: int | None = None,
-        client: Any = None,
-        people: Scan | None = None,
-        weighting: Weighting | None = None,
-        identities: Identities | None = None,
-    ) -> None:
-        super().__init__(read, to_batch, n_features, bound, fewest, n, people, weighting, identities)
+    def __init__(self, parts: Sequence[tuple[Any, ...]], *given: Any, client: Any = None, **of_people: Any) -> None:
+        super().__init__(*given, **of_people)
         self._parts = parts
         self._client = client
         self._piles: Sequence[Any] = ()
@@ -443,31 +431,15 @@ class SparkDataset(DistributedDataset):
     hint = "for rows that Spark computes differently, or in another order, each time, call persist() first"
 
     def __init__(
-        self,
-        selections: tuple[Selection, ...],
-        to_batch: Callable[..., Any],
-        n_features: int,
-        bound: float,
-        fewest: int,
-        weighting: Weighting | None = None,
-        identities: Identities | None = None,
+        self, selections: tuple[Selection, ...], *given: Any, weighting: Weighting | None = None, **of_people: Any
     ) -> None:
         people, keys = selections[0].scan, [each.key for each in selections]
         names = list(map(str, people.source.needed(keys)))
         types = people.source.types
         schema = pyarrow().schema([(name, types[name]) for name in names])
         read = partial(_people, people.again(), keys, schema)
-        super().__init__(
-            read,
-            to_batch,
-            n_features,
-            bound,
-            fewest,
-            None if weighting is not None and weighting.person is not None else people.n_rows,
-            people,
-            weighting,
-            identities,
-        )
+        n = None if weighting is not None and weighting.person is not None else people.n_rows
+        super().__init__(read, *given, n=n, people=people, weighting=weighting, **of_people)
         self._sum = summed_partition if self._several_rows else summed
         self._frame, self._names = people.value, names
         # ids stand after everything but weights
