@@ -223,8 +223,7 @@ class Aggregator:
         earlier = None if start is None else start.diagnostics
         if not (earlier is None or isinstance(earlier, FantopeDiagnostics)):
             raise TypeError("start must be a solution of solve_sparse")
-        fit = None if earlier is None else earlier.fit
-        how: dict[str, Any] = {"tolerance": tolerance, "max_iterations": max_iterations, "start": fit}
+        how = {"tolerance": tolerance, "max_iterations": max_iterations, "start": earlier and earlier.fit}
         result = sparse_components(self._model, moments.second, moments.second_noise_level, k, phi, **how)
         return self._solution(result, "local-gaussian-sparse")
 
@@ -365,18 +364,13 @@ def sparse_components(
     noise_level: float,
     n_components: int,
     penalty: float,
-    *,
-    tolerance: float,
-    max_iterations: int,
-    start: FantopeFit | None,
+    **how: Any,
 ) -> MethodResult:
-    """K directions in the span of the leading eigenvectors of the relaxation's solution; ``second`` is kept.
+    """K directions in the span of the leading eigenvectors of `fantope_relaxation`'s solution; ``second`` is kept.
 
     Within that span they are the ones of largest variance v^T S v, so that each is determined, not the span alone.
     """
-    fit = fantope_relaxation(
-        second, None, n_components, penalty, tolerance=tolerance, max_iterations=max_iterations, start=start
-    )
+    fit = fantope_relaxation(second, None, n_components, penalty, **how)
     support = np.flatnonzero(fit.sparse.any(axis=0))
     if len(support) < n_components:  # as may happen before convergence
         support = np.arange(len(second))

@@ -107,9 +107,9 @@ def prepare(
     """
     least_cut = _LEAST_CUT_OF_SIZES if model.traits.asks_sizes else _LEAST_CUT
     shares = _shares(stages.n, stages.n_columns, stages.mu, auto)
-    estimator = _Estimator(stages, auto, shares, model, grouped=grouped, least_cut=least_cut)
+    estimator = _Estimator(stages, auto, shares, model, grouped, least_cut)
     pairwise = auto.missing == "pairwise"
-    found = estimator.preprocessing(model, shifted=shifted, mixed=mixed, scaled=scaled and not pairwise)
+    found = estimator.preprocessing(shifted=shifted, mixed=mixed, scaled=scaled and not pairwise)
     return replace(found, pairwise=True) if pairwise else found
 
 
@@ -117,43 +117,35 @@ def location_and_scale(stages: Stages, auto: AutoPreprocessing, model: Model) ->
     """Location and scale of every column, for the whole budget: no bound is bought, and none holds."""
     if stages.n_columns > _MOST_COLUMNS:
         raise ValueError(f"location and scale are found for at most {_MOST_COLUMNS} columns, got {stages.n_columns}")
-    estimator = _Estimator(stages, auto, Shares(1.0, 0.0), model, grouped=False, least_cut=_LEAST_CUT_OF_SIZES)
+    estimator = _Estimator(stages, auto, Shares(1.0, 0.0), model, False, _LEAST_CUT_OF_SIZES)
     return estimator.columns(shifted=True)
 
 
+@dataclass(eq=False, repr=False)
 class _Estimator:
     """Estimates one preprocessing, stage by stage."""
 
-    def __init__(
-        self,
-        stages: Stages,
-        auto: AutoPreprocessing,
-        shares: Shares,
-        model: Model,
-        *,
-        grouped: bool,
-        least_cut: float,
-    ) -> None:
-        self._stages = stages
-        self._auto = auto
-        self._d = stages.n_columns
-        self._indicators = [j for group in model.indicators for j in group]
-        self._missing = auto.missing != "error"
+    _stages: Stages
+    _auto: AutoPreprocessing
+    _shares: Shares
+    _model: Model
+    _grouped: bool
+    _least_cut: float
+
+    def __post_init__(self) -> None:
+        self._d, share = self._stages.n_columns, self._auto.share
+        self._indicators = [j for group in self._model.indicators for j in group]
+        self._missing = self._auto.missing != "error"
         self._as_is = Preprocessing(1.0, missing=self._missing)
-        self._grouped = grouped
-        self._least_cut = least_cut
-        self._shares = shares
-        if (
-            auto.share is not None
-            and self._shares.columns + 2 * self._shares.bound + self._covariance_share > _MOST_PREPARING
-        ):
+        taken = self._shares.columns + 2 * self._shares.bound + self._covariance_share
+        if share is not None and taken > _MOST_PREPARING:
             raise ValueError(
-                f"share = {auto.share:g} leaves too little for the answer: with the other stages it must be at most "
+                f"share = {share:g} leaves too little for the answer: with the other stages it must be at most "
                 f"{_MOST_PREPARING:g} of mu^2"
             )
 
-    def preprocessing(self, model: Model, *, shifted: bool, mixed: bool, scaled: bool) -> Preprocessing:
-        affordable = self._d <= _MOST_COLUMNS and self._affords("columns")
+    def preprocessing(self, *, shifted: bool, mixed: bool, scaled: bool) -> Preprocessing:
+        model, affordable = self._model, self._d <= _MOST_COLUMNS and self._affords("columns")
         if model.traits.scale_free and affordable:
             prepared = self._bounded(self.columns(shifted=shifted))
             if self._auto.precondition == "full" or (mixed and model.traits.linear_free and self._affords("full")):

@@ -393,38 +393,32 @@ class NoisyCounts:
     deviation: float
 
 
+@dataclass(eq=False, repr=False)
 class Stages:
-    """Answers about a table before its bound is known. Pays from ``ledger``, with noise from ``stream``.
+    """Answers about a table before its bound is known. Pays from the ledger, with noise from the stream.
 
     Attributes
     ----------
     facts : public facts.
     n_columns : number of columns of all views.
+    missing : whether NaN is an absent value.
     n : the number of people where it is public and known.
     mu : what the whole run may spend.
     """
 
-    def __init__(
-        self,
-        dataset: Dataset,
-        facts: PublicFacts,
-        n_columns: int,
-        ledger: Ledger,
-        stream: core.NoiseStream,
-        *,
-        missing: bool = False,
-    ) -> None:
-        self.facts = facts
-        self.n_columns = n_columns
-        self._dataset = dataset
-        self._missing = missing
-        self.mu = ledger.mu
-        self._ledger = ledger
-        self._stream = stream
+    _dataset: Dataset
+    facts: PublicFacts
+    n_columns: int
+    _ledger: Ledger
+    _stream: core.NoiseStream
+    missing: bool = False
+
+    def __post_init__(self) -> None:
+        self.mu = self._ledger.mu
         # a person is 2^weight_bits in all sums, which thus are on a finer grid
-        self._grid = _BITS + dataset.weight_bits
+        self._grid = _BITS + self._dataset.weight_bits
         if math.isfinite(self.mu):  # before anything is spent
-            _scale(4 * n_columns, self.mu * _SMALLEST_PART, self._grid)
+            _scale(4 * self.n_columns, self.mu * _SMALLEST_PART, self._grid)
         self._count()
 
     @property
@@ -434,12 +428,12 @@ class Stages:
 
     def magnitudes(self, columns: NDArray[np.intp], mu: float) -> NoisyCounts:
         """(d', 2, N_OCTAVES + 1), histogram of each of some columns over zero and signed octaves."""
-        counts = self._sums(partial(MagnitudeCounts, columns, missing=self._missing), mu).counts
+        counts = self._sums(partial(MagnitudeCounts, columns, missing=self.missing), mu).counts
         return self._histogram(counts, len(columns), mu, "histograms of the columns' magnitudes")
 
     def places(self, columns: NDArray[np.intp], interval: Interval, n_bins: int, mu: float) -> NoisyCounts:
         """(d', n_bins), histogram of some columns over equal parts of their intervals."""
-        counts = self._sums(partial(PlaceCounts, columns, interval, n_bins, missing=self._missing), mu).counts
+        counts = self._sums(partial(PlaceCounts, columns, interval, n_bins, missing=self.missing), mu).counts
         return self._histogram(counts, len(columns), mu, "histograms of columns within intervals")
 
     def norms(self, preprocessing: Preprocessing, starts: NDArray[np.intp], mu: float) -> NoisyCounts:
@@ -453,7 +447,7 @@ class Stages:
 
     def column_sums(self, interval: Interval, mu: float) -> NoisyCounts:
         """(3, d), sums of the columns' places u in their intervals, -1 to 1, and of u^2; how many people have one."""
-        counts = self._sums(partial(ColumnSums, interval, missing=self._missing), mu).counts
+        counts = self._sums(partial(ColumnSums, interval, missing=self.missing), mu).counts
         units = np.array([[PLACE_BITS], [2 * PLACE_BITS], [0]])
         squared = (4 if self._replaces else 3) * self.n_columns
         return self._noisy(counts << (_BITS - units), squared, mu, "sums of the columns and of their squares")
