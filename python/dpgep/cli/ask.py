@@ -34,7 +34,7 @@ _FORMULAS = {
 }
 _LISTS = {"crosstab": ("a", "b")}
 # Options that questions take.
-_OPTIONS = ("level", "ridge", "by", "penalty", "standardize", "n_components", "sparsity")
+_OPTIONS = ("level", "ridge", "by", "penalty", "n_factors", "rotation", "standardize", "n_components", "sparsity")
 # Questions whose answer is no text or table.
 _UNPRINTED = ("mean", "sample")
 # Names in a formula: in backquotes, or without the signs and spaces that part them.
@@ -58,6 +58,8 @@ def add(commands: Commands) -> None:
     parser.add_argument("--ridge", type=float, metavar="XI", help="of a regression: penalty on squared coefficients")
     parser.add_argument("--by", metavar="METHOD", help="of a regression_path: lasso, ridge, subsets, pls, ...")
     parser.add_argument("--penalty", type=float, metavar="P", help="of a graph")
+    parser.add_argument("--n-factors", type=positive, metavar="K", help="number of factors")
+    parser.add_argument("--rotation", choices=("varimax", "promax"), help="of factors")
     parser.add_argument("--standardize", action="store_const", const=True, help="columns in their deviations")
     parser.add_argument("--n-components", type=positive, metavar="K", help="number of components")
     parser.add_argument("--sparsity", type=positive, metavar="S", help="at most S columns in a component")
