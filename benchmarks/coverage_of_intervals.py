@@ -20,8 +20,10 @@ import warnings
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 import dpgep
@@ -308,6 +310,62 @@ def measured(population: Population, n: int, epsilon: float, draws: int, first_d
     return records
 
 
+@dataclass(frozen=True)
+class Categories:
+    """Two categories with these shares of people, the last of the second not listed, and a skewed number.
+
+    Its mean grows by a step with the first category, and its variance is the same in all.
+    """
+
+    shares: Matrix
+    step: float
+
+    @property
+    def means(self) -> Matrix:
+        return self.step * np.arange(len(self.shares)) + math.exp(0.045)
+
+    def draw(self, n: int, rng: np.random.Generator) -> pd.DataFrame:
+        first, second = np.divmod(rng.choice(self.shares.size, n, p=self.shares.ravel()), len(self.shares.T))
+        k, listed = len(self.shares), len(self.shares.T) - 1
+        a = pd.Categorical.from_codes(first, list("abcd")[:k])
+        b = pd.Categorical.from_codes(np.where(second < listed, second, -1), list("wxyz")[:listed])
+        number = self.step * first + np.exp(0.3 * rng.standard_normal(n))
+        rest = {f"x{j}": rng.standard_normal(n) for j in range(2)}
+        return pd.DataFrame({"a": a, "b": b, "number": number, **rest})
+
+    def measured(self, n: int, epsilon: float, draws: int, first_draw: int) -> dict[str, Record]:
+        """Records of counts, of means of groups and of their differences, over draws of people and noise."""
+        records: dict[str, Record] = defaultdict(Record)
+        upper = np.triu_indices(len(self.shares), 1)
+        for draw in range(first_draw, first_draw + draws):
+            table = self.draw(n, np.random.default_rng([draw, n]))
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                release = dpgep.release(table, epsilon=epsilon, delta=n**-1.1, seed=draw)
+                cells, found = release.crosstab("a", "b", level=LEVEL), release.means_by("a", ["number"], level=LEVEL)
+            said = any(w.category is dpgep.AccuracyWarning for w in caught)
+            counted = pd.crosstab(table["a"], table["b"].cat.add_categories("none").fillna("none"), dropna=False)
+            if cells.counts.shape == self.shares.shape:
+                ends = (each.ravel() for each in (cells.low, cells.counts, cells.high))
+                records["counts"].add(*ends, n * self.shares.ravel(), counted.to_numpy().ravel(), said)
+            own = table.groupby("a", observed=False)["number"].mean().to_numpy()
+            records["means of groups"].add(
+                *(x[:, 0] for x in (found.low, found.means, found.high)), self.means, own, said
+            )
+            ends = (x[0][upper] for x in (found.difference_low, found.differences, found.difference_high))
+            truths = (np.subtract.outer(each, each)[upper] for each in (self.means, own))
+            records["differences of groups"].add(*ends, *truths, said)
+        return records
+
+
+def tables() -> dict[str, Categories]:
+    """By name: dependent categories, independent ones, and rare ones."""
+    dependent = np.array([[3.0, 1, 1, 1], [1, 3, 1, 1], [1, 1, 3, 1]]) / 18
+    independent, rare = np.outer([0.5, 0.3, 0.2], [0.6, 0.2, 0.2]), np.outer([0.6, 0.3, 0.07, 0.03], [0.05, 0.35, 0.6])
+    each = {"two categories": (dependent, 0.2), "independent": (independent, 0.0), "rare": (rare, 0.2)}
+    return {name: Categories(*given) for name, given in each.items()}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--draws", type=int, default=40)
@@ -321,13 +379,15 @@ def main() -> None:
     sizes = (2000,) if options.quick else options.n or SIZES
     draws = 6 if options.quick else options.draws
     short: list[str] = []
-    for name, population in populations(FEATURES).items():
+    asked: dict[str, Callable[..., dict[str, Record]]] = {name: made.measured for name, made in tables().items()}
+    asked.update((name, partial(measured, population)) for name, population in populations(FEATURES).items())
+    for name, records in asked.items():
         if options.only not in name:
             continue
         for n in sizes:
-            for kind, record in measured(population, n, options.epsilon, draws, options.first).items():
+            for kind, record in records(n, options.epsilon, draws, options.first).items():
                 if options.kind in kind:
-                    print(f"{name:12} n = {n:6d}  {kind:26} {record.line()}", flush=True)
+                    print(f"{name:14} n = {n:6d}  {kind:26} {record.line()}", flush=True)
                 if name == "gaussian" and draws >= LEAST_DRAWS and record.coverage < LEAST_GAUSSIAN:
                     short.append(f"{kind}, n = {n}: {record.coverage:.2f}")
     assert not short, f"intervals of Gaussian rows hold too little: {short}"
