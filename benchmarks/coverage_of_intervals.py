@@ -342,12 +342,15 @@ class Categories:
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 release = dpgep.release(table, epsilon=epsilon, delta=n**-1.1, seed=draw)
+                one = release.crosstab("a", level=LEVEL)
                 cells, found = release.crosstab("a", "b", level=LEVEL), release.means_by("a", ["number"], level=LEVEL)
             said = any(w.category is dpgep.AccuracyWarning for w in caught)
             counted = pd.crosstab(table["a"], table["b"].cat.add_categories("none").fillna("none"), dropna=False)
             if cells.counts.shape == self.shares.shape:
                 ends = (each.ravel() for each in (cells.low, cells.counts, cells.high))
                 records["counts"].add(*ends, n * self.shares.ravel(), counted.to_numpy().ravel(), said)
+            counted = table["a"].value_counts(sort=False).to_numpy()
+            records["counts of one"].add(one.low, one.counts, one.high, n * self.shares.sum(axis=1), counted, said)
             own = table.groupby("a", observed=False)["number"].mean().to_numpy()
             records["means of groups"].add(
                 *(x[:, 0] for x in (found.low, found.means, found.high)), self.means, own, said

@@ -245,8 +245,8 @@ def crosstab(release: ReleasedColumns, a: str, b: str | None = None, *, level: f
         row_labels=found[0].labels,
         column_labels=("count",) if b is None else found[1].labels,
         counts=noisy.n * shares,
-        low=noisy.n * np.clip(shares - np.hypot(half, below), 0.0, 1.0),
-        high=noisy.n * np.clip(shares + np.hypot(half, above), 0.0, 1.0),
+        low=noisy.n * np.clip(shares - np.hypot(half, below[0]) - below[1], 0.0, 1.0),
+        high=noisy.n * np.clip(shares + np.hypot(half, above[0]) + above[1], 0.0, 1.0),
         noise_errors=noisy.n * np.sqrt(variances),
         people_errors=noisy.n * np.sqrt(people),
         chi_square=chi_square,
@@ -260,12 +260,16 @@ def crosstab(release: ReleasedColumns, a: str, b: str | None = None, *, level: f
 
 
 def _cells(found: list[Variables], noisy: ReleasedMoments) -> tuple[Matrix, Matrix, Matrix, Matrix]:
-    """Shares of people in each cell, variances of the noise in them, and what clipping may have taken and added."""
+    """Shares of people in each cell, variances of the noise in them, and how far below and above clipping moved them.
+
+    The last are two each, of covariances and of shares of rows and columns, the latter with one sign.
+    """
     noise, first = noisy.noise, found[0]
     reaches = [reach_of_shares(each, noisy) for each in found]
     if len(found) == 1:
         variances = noise.sums**2 * first.squares + (noise.counts * first.offsets) ** 2
-        return first.shares, variances, *reaches[0]
+        below, above = (np.stack([0 * reach, reach]) for reach in reaches[0])
+        return first.shares, variances, below, above
     second = found[1]
     dependence, below, above = joint(first, second, noisy)
     shares = np.outer(first.shares, second.shares) + dependence
@@ -273,8 +277,11 @@ def _cells(found: list[Variables], noisy: ReleasedMoments) -> tuple[Matrix, Matr
     variances = noise.second**2 / 2 * np.outer(squares, others)
     variances += noise.sums**2 * (np.outer(squares, second.offsets**2) + np.outer(first.offsets**2, others))
     variances += noise.counts**2 * np.outer(first.offsets, second.offsets) ** 2
-    for end, side in ((below, 0), (above, 1)):
-        end += np.outer(reaches[0][side], second.divisors) + np.outer(first.divisors, reaches[1][side])
+    of_shares = (
+        np.outer(of_first, second.divisors) + np.outer(first.divisors, of_second)
+        for of_first, of_second in zip(*reaches, strict=True)
+    )
+    below, above = (np.stack(each) for each in zip((below, above), of_shares, strict=True))
     return shares, variances, below, above
 
 
