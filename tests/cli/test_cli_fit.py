@@ -321,6 +321,13 @@ def test_wrong_usage_exits_with_2_and_says_what_is_right(run: Run, words: list[s
     assert not Path("o.json").exists()
 
 
+def test_arguments_that_the_library_names_are_options(run: Run) -> None:
+    words = ["sir", "people.csv", "--columns", "age", "--response", "weight", "--slices", "3", *BUDGET, "-o", "o.json"]
+    status, _, err = run(*words)
+    assert status != 0
+    assert "give --y-range LOW:HIGH from general knowledge" in err
+
+
 def test_a_failed_run_says_that_nothing_was_spent(run: Run) -> None:
     _budget()
     words = ["pca", "people.csv", "--columns", "age,height", "--budget", "budget", "--share", "1", "-o", "o.json"]

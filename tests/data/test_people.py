@@ -458,6 +458,17 @@ def test_samples_of_people_find_the_components_of_weighted_rows(method: str) -> 
 
 
 @pytest.mark.filterwarnings("ignore::dpgep.PrivacyWarning", "ignore::dpgep.AccuracyWarning")
+def test_samples_of_people_in_batches_are_refused_for_being_in_batches() -> None:
+    rows, ids = visits(60)
+    table = pd.DataFrame(rows, columns=list("abcd")).assign(whose=ids)
+    source = dpgep.scan(lambda: iter([table[:9], table[9:]]))
+    problem = dpgep.pca(source, person="whose", center=False, bound=4.0, adjacency="add-remove", public_n=60)
+    budget = dpgep.Budget(**BUDGET)
+    with pytest.raises(ValueError, match="needs all rows in memory, but they are read from a source in batches"):
+        dpgep.solve(problem, budget=budget, method="dp-spca", n_components=1)
+    assert budget.spent_mu == 0
+
+
 def test_samples_have_the_bits_of_people_whatever_their_ids(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(noisy_products, "calibrate_sampled", lambda asked, *_: asked.with_noise(1.0, 1.0))
     rows, ids = visits(300, 9)

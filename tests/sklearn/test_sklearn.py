@@ -297,6 +297,7 @@ class TestNames:
         with nothing_spent(budget), pytest.raises(TypeError, match="column 'name'") as refused:
             PrivatePCA(budget=budget).fit(text)
         assert "somebody" not in str(refused.value)
+        assert str(refused.value).endswith("select others, or encode them first, as by OneHotEncoder(categories=[...])")
         group = pd.Categorical(["a", "b"] * (len(table) // 2), categories=["a", "b"])
         with nothing_spent(budget), pytest.raises(TypeError, match="OneHotEncoder"):
             PrivatePCA(budget=budget).fit(table.assign(group=group))
