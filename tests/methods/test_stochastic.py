@@ -171,8 +171,8 @@ def test_steps_too_large_leave_an_answer_and_a_caution(method):
 @pytest.mark.parametrize(
     ("name", "epsilon", "adjacency"),
     [
-        ("samples", 0.2, "replace-one"),
         ("samples", 6.0, "add-remove"),
+        ("samples", 0.2, "replace-one"),
         ("samples and full gradients", 0.2, "add-remove"),
         ("samples and full gradients", 6.0, "replace-one"),
         ("everybody", 1.0, "replace-one"),
