@@ -87,6 +87,18 @@ def test_variance_that_was_cut_off_from_unknown_columns_is_said() -> None:
         dpgep.solve(problems()["cca"], n_components=1, **budget)
 
 
+def test_few_long_rows_are_said_where_units_count(rng: np.random.Generator) -> None:
+    """Of 3 % of the people, who are five times as long: they hold 0.4 of the variance. Not of Gaussian rows."""
+    x = rng.standard_normal((20_000, 4)) * [4, 3, 2, 1]
+    longer = x * np.where(rng.random(20_000) < 0.03, 5.0, 1.0)[:, None]
+    budget: dict[str, Any] = {"epsilon": 3.0, "delta": 1e-6, "n_components": 1}
+    with pytest.warns(dpgep.AccuracyWarning, match="of the rows took [0-9]+% of all variance"):
+        dpgep.solve(dpgep.pca(longer), **budget)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        dpgep.solve(dpgep.pca(x), **budget)
+
+
 @pytest.mark.parametrize("name", ["standardized", "cca", "fda", "sir"])
 def test_expected_errors_count_clipping(name: str) -> None:
     found = solve_seeded(problems()[name], epsilon=3.0, delta=1e-6, n_components=1).diagnostics

@@ -60,6 +60,8 @@ _MOST_LISTED = 10
 _CLIPPED_UNSAID = 1 / 3
 # More than this of the columns' variances, where entries were cut off, is warned of.
 _MUCH_CUT = 0.3
+# And, where entries are not cut off, more than this that was lost: in all, and by each clipped row, in mean squares.
+_LEAST_LOST, _LONG_ROWS = 0.02, 1.5
 
 
 @stored_as("release")
@@ -138,17 +140,23 @@ def with_clipping_bias(
     return replace(
         result,
         diagnostics=replace(found, accuracy=found.accuracy.biased(turn)),
-        accuracy_warnings=(*result.accuracy_warnings, *_cut_warning(preprocessing, len(clipped.second.T))),
+        accuracy_warnings=(*result.accuracy_warnings, *_tails_warning(preprocessing, len(clipped.second.T))),
     )
 
 
-def _cut_warning(preprocessing: Preprocessing, d: int) -> Iterator[str]:
-    """Where a few people hold much of the variance, of columns that the release cannot name."""
-    cut = preprocessing.energy_cut / d
+def _tails_warning(preprocessing: Preprocessing, d: int) -> Iterator[str]:
+    """Where a few people hold much of the variance, in directions that the release does not show."""
+    cut, lost = preprocessing.energy_cut / d, 1 / preprocessing.energy_kept - 1
     if cut > _MUCH_CUT:
         yield (
             f"entries beyond {preprocessing.largest:.3g} deviations, which were cut off, hold {cut:.0%} as much "
             "variance as all else, in unknown columns: errors may be several times as large. Logarithms or ranks help"
+        )
+    in_units = preprocessing.scale is None or preprocessing.variance is not None
+    if in_units and lost > max(_LONG_ROWS * preprocessing.rows_clipped, _LEAST_LOST):
+        yield (
+            f"clipping {preprocessing.rows_clipped:.1%} of the rows took {1 - preprocessing.energy_kept:.0%} of all "
+            "variance, and few long rows may hold more: errors may be several times as large. Logarithms or ranks help"
         )
 
 
