@@ -79,14 +79,13 @@ void register_exact_noise(py::module_& module) {
              py::arg("stream"), py::arg("n_threads").noconvert() = 1, R"(
 Fill out, 1-D contiguous int64, with independent round(scale * N), N ~ N(0, 1), without approximation.
 
-Karney's algorithm N (ACM Trans. Math. Softw. 42, 2016): with trials H of probability exp(-1/2), k is the
-number of successes before a failure, kept if k (k - 1) further trials succeed, hence with probability
-proportional to exp(-k**2 / 2). x, uniform in (0, 1), is kept if k + 1 trials of probability
-exp(-x (2k + x) / (2k + 2)) succeed, hence (k, x) with density proportional to exp(-(k + x)**2 / 2).
-Each trial asks whether the longest run t > U1 > U2 > ... of uniforms is even, which has probability
-exp(-t) (von Neumann). Uniforms are sequences of random digits, drawn as comparisons ask for them, so every
-decision is one about real numbers. Last, digits are added to x until scale * (k + x) can only round to
-one integer. So the law is exactly that of a normal variable rounded to the nearest integer.
+After Karney's algorithm N (ACM Trans. Math. Softw. 42, 2016): a cell i is chosen from a table with a
+probability in proportion to exp(-i**2 / 2048). x, uniform in (0, 1), is kept if a trial of probability
+exp(-x (2i + x) / 2048) succeeds, hence (i, x) with density proportional to exp(-((i + x) / 32)**2 / 2).
+The trial asks whether the longest run x > U1 > U2 > ... of uniforms, in which each step also passes
+R < (2i + x) / 2048, is even (von Neumann). Uniforms are sequences of random digits, drawn as comparisons ask
+for them, so every decision is one about real numbers. Last, digits are added to x until scale * (i + x) / 32
+can only round to one integer. So the law is exactly that of a normal variable rounded to the nearest integer.
 
 A call takes a 32-byte key from stream; deviates 4096 c to 4096 c + 4095 come from the ChaCha20 stream of
 that key and nonce c: the same for every n_threads. With scale == 0 nothing is drawn.

@@ -11,11 +11,15 @@ from __future__ import annotations
 
 import math
 import struct
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
+from itertools import accumulate
 from typing import Any, Literal, NamedTuple
 
+import mpmath
 import numpy as np
 from numpy.typing import NDArray
 
@@ -865,25 +869,32 @@ def marked_moments(rows: NDArray[Any], groups: NDArray[Any], n_groups: int, mark
 def exact_normal(words: Sequence[int], scale: int, n: int) -> tuple[list[int], int]:
     """``n`` deviates round(scale N), N ~ N(0, 1), and how many of the 64-bit ``words`` they began.
 
-    The words stand for a stream of fair coins; IndexError when they run out. The deviates are those of Karney's
-    algorithm N on uniform numbers of unlimited precision, drawn digit by digit:
+    The words stand for a stream of fair coins; IndexError when they run out. On uniform numbers of unlimited
+    precision, drawn digit by digit:
 
-    1. k successes of Bernoulli(exp(-1/2)) before a failure;
-    2. from step 1 again unless k (k - 1) such trials all succeed;
-    3. x uniform in (0, 1);
-    4. from step 1 again unless k + 1 trials Bernoulli(exp(-x (2 k + x) / (2 k + 2))) all succeed;
-    5. a fair sign, and the nearest integer to scale (k + x).
+    1. a cell i with a probability in proportion to exp(-i^2 / 2048);
+    2. x uniform in (0, 1);
+    3. from step 1 again unless a trial Bernoulli(exp(-x (2 i + x) / 2048)) succeeds;
+    4. the nearest integer to scale (i + x) / 32, and a fair sign.
 
-    Source: Karney, "Sampling exactly from the normal distribution", ACM Trans. Math. Softw. 42 (2016), 3,
-    algorithms N, H and B; section 5.
+    Source: after Karney, "Sampling exactly from the normal distribution", ACM Trans. Math. Softw. 42 (2016), 3,
+    algorithms N and B; section 5.
     """
     coins = _Coins(words)
     deviates = []
     for _ in range(n):
-        k, x = _exact_modulus(coins)
-        magnitude = scale * k + _rounded_multiple(scale, x)
+        i, x = _exact_modulus(coins)
+        magnitude = (scale * i + _floor_of_multiple(scale, x) + 16) // 32
         deviates.append(-magnitude if coins.bit() else magnitude)
     return deviates, coins.words_begun()
+
+
+@cache
+def cell_ends() -> list[int]:
+    """The first 480 binary digits of sum_(j <= i) exp(-j^2 / 2048) / 41, for 896 cells i."""
+    with mpmath.workprec(700):
+        sums = accumulate(mpmath.exp(mpmath.mpf(-i * i) / 2048) for i in range(896))
+        return [int(mpmath.floor(mpmath.ldexp(total / 41, 480))) for total in sums]
 
 
 class _Coins:
@@ -947,34 +958,29 @@ class _Uniform:
 
 
 def _exact_modulus(coins: _Coins) -> tuple[int, _Uniform]:
-    """|N| = k + x: steps 1 to 4."""
+    """32 |N| = i + x: steps 1 to 3."""
     while True:
-        k = 0
-        while _exp_minus_half(coins):
-            k += 1
-        if not all(_exp_minus_half(coins) for _ in range(k * (k - 1))):
+        i = _cell(coins)
+        if i == len(cell_ends()):
             continue
         word = coins.word()
         x = _Uniform(coins, [word >> shift & 0xFFFF for shift in (48, 32, 16, 0)])
-        if all(_exp_minus_product(coins, k, x) for _ in range(k + 1)):
-            return k, x
+        if _exp_minus_product(coins, i, x):
+            return i, x
 
 
-def _exp_minus_half(coins: _Coins) -> bool:
-    """Bernoulli(exp(-1/2)): whether the longest run 1/2 > u_1 > u_2 > ... > u_n has an even length."""
-    if coins.bit():
-        return True
-    half = coins.half()
-    last, new = _Uniform(coins, [half & 0x7FFF]), _Uniform(coins, [half >> 16])
-    even = False
-    while new < last:
-        even = not even
-        last, new = new, _Uniform(coins, [coins.half() & 0xFFFF])
-    return even
+def _cell(coins: _Coins) -> int:
+    """How many ends of cells a uniform number exceeds: half, and words while its digits are those of an end."""
+    ends, u, left = cell_ends(), coins.half(), 448
+    while (i := bisect_left(ends, u << left)) < len(ends) and ends[i] >> left == u:
+        if left == 0:
+            raise ArithmeticError("too near the end of a cell")
+        u, left = u << 64 | coins.word(), left - 64
+    return i
 
 
-def _exp_minus_product(coins: _Coins, k: int, x: _Uniform) -> bool:
-    """Bernoulli(exp(-x p)), p = (2 k + x) / (2 k + 2).
+def _exp_minus_product(coins: _Coins, i: int, x: _Uniform) -> bool:
+    """Bernoulli(exp(-x p)), p = (2 i + x) / 2048.
 
     Whether the longest run x > u_1 > ... > u_n in which every step also passes r < p, r uniform, is even.
     """
@@ -982,31 +988,31 @@ def _exp_minus_product(coins: _Coins, k: int, x: _Uniform) -> bool:
     while True:
         half = coins.half()
         new, r = _Uniform(coins, [half & 0xFFFF]), _Uniform(coins, [half >> 16])
-        if not (new < last and _is_below_p(r, k, x)):
+        if not (new < last and _is_below_p(r, i, x)):
             return even
         last, even = new, not even
 
 
-def _is_below_p(r: _Uniform, k: int, x: _Uniform) -> bool:
+def _is_below_p(r: _Uniform, i: int, x: _Uniform) -> bool:
     n_digits = 1
     while True:
         r_low, r_high = r.interval(n_digits)
         x_low, x_high = x.interval(n_digits)
-        if (2 * k + 2) * r_high <= 2 * k + x_low:
+        if 2048 * r_high <= 2 * i + x_low:
             return True
-        if (2 * k + 2) * r_low >= 2 * k + x_high:
+        if 2048 * r_low >= 2 * i + x_high:
             return False
         r.digit(n_digits)
         x.digit(n_digits)
         n_digits += 1
 
 
-def _rounded_multiple(scale: int, x: _Uniform) -> int:
-    """The integer nearest to scale x."""
+def _floor_of_multiple(scale: int, x: _Uniform) -> int:
+    """floor(scale x)."""
     while True:
         low, high = x.interval()
-        smallest = math.floor(scale * low + Fraction(1, 2))
-        largest = math.ceil(scale * high + Fraction(1, 2)) - 1  # the upper end is excluded
+        smallest = math.floor(scale * low)
+        largest = math.ceil(scale * high) - 1 if scale else 0  # the upper end is excluded
         if smallest == largest:
             return smallest
         x.extend()
