@@ -312,8 +312,8 @@ def test_a_tie_with_x_in_algorithm_b(is_less):
 
 
 def test_a_tie_with_all_known_digits_of_x_extends_x_and_rounding_sees_its_new_digits():
-    # With the scale 2**56 floor(scale x) is known without further digits, with 2**56 - 1 it is not. u ties with all four
-    # digits; u takes two words, x takes one; u is larger: accepted with an x of 8 digits.
+    # With the scale 2**56 floor(scale x) is known without further digits, with 2**56 - 1 it is not. u ties with all
+    # four digits; u takes two words, x takes one; u is larger: accepted with an x of 8 digits.
     x, scale, extended = 0x8000_0000_0000_0000 + 127, 2**56 - 1, 0xFEDC << 48
     script = [CELL_0, word(x), step(0x8000), digits(0, 0, 127, 0), word(0xFFFF << 48), word(extended), SIGN]
     floor = scale * ((x << 64) + extended) >> 128

@@ -234,7 +234,8 @@ def test_expected_errors_are_those_of_repeated_runs(adjacency: Any, bound: Any) 
         found = solve_seeded(problem, seed, epsilon=2.0, delta=1e-6, n_components=1)
         errors.append(1 - (found.components[0] @ right) ** 2)
         expected.append(found.diagnostics.expected_error[0])
-    assert 0.7 < np.mean(errors) / np.mean(expected) < 1.4
+    # means of 20, each about exponential, of ratios of 0.7 (with a bound) and 1.5
+    assert 0.35 < np.mean(errors) / np.mean(expected) < 3.0
 
 
 @pytest.mark.deep

@@ -139,8 +139,9 @@ def test_with_noise_constant_columns_cost_little(rng: np.random.Generator) -> No
     x = table(rng)
     wide = np.insert(x, [0] * 3, 0.4, axis=1)
     truth = unit(exact(x, n_components=2))
-    with pytest.warns(dpgep.AccuracyWarning, match=r"columns 0, 1, 2 are constant, or lost in the noise"):
-        solution = dpgep.solve(problem_of(wide), epsilon=3.0, delta=1e-6, n_components=2)
+    lost = pytest.warns(dpgep.AccuracyWarning, match=r"columns 0, 1, 2 are constant, or lost in the noise")
+    with pytest.warns(dpgep.PrivacyWarning, match="seed"), lost:
+        solution = dpgep.solve(problem_of(wide), epsilon=3.0, delta=1e-6, n_components=2, seed=1)
     found = unit(solution)
     assert (np.abs(found[:, :3]) < 0.1).all()
     assert_same_lines(found[:, 3:] / np.linalg.norm(found[:, 3:], axis=1, keepdims=True), truth, atol=0.01)

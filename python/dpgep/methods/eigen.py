@@ -479,8 +479,11 @@ def _leading_values(noises: Iterator[Matrix], vectors: Matrix | None, model: Mod
         return np.array(list(map(partial(_leading_of, model), noises)))  # no draw is kept while the next is made
     if vectors.shape[1] > _DENSE:
         return np.array([_leading_by_products(noise, vectors, model) for noise in noises])
-    spectra = np.linalg.eigvalsh(vectors.T @ np.array(list(noises)) @ vectors)
-    return np.array([values[-1] - null_eigenvalue(model, values) for values in spectra])
+    drawn = np.array(list(noises))
+    if not (model.traits.identity_b and vectors.shape[0] == vectors.shape[1]):  # orthonormal: it changes nothing
+        drawn = vectors.T @ drawn @ vectors
+    spectra = np.linalg.eigvalsh(drawn)
+    return np.asarray(spectra[:, -1] - (spectra.mean(axis=1) if model.traits.equal_eigenvalues else 0.0))
 
 
 def _leading_of(model: Model, noise: Matrix) -> float:
