@@ -499,7 +499,7 @@ class Stages:
         self._ledger.record(LedgerEntry(query, mu, noise, self._grid if scale else None))
         if scale:
             core.add_exact_noise(sums.reshape(-1), scale, self._stream, thread_count())
-        return NoisyCounts(sums * math.ldexp(1.0, -self._grid), deviation)
+        return NoisyCounts(sums.astype(np.float64) * math.ldexp(1.0, -self._grid), deviation)
 
 
 @lru_cache(maxsize=128)  # runs in a row ask for the same noise
