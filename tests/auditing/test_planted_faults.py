@@ -90,7 +90,7 @@ def products_with_half_of_their_noise(patch: Patch) -> None:
 
 @fault("dp-spca() pca uncentred public n")
 def too_little_noise_in_samples(patch: Patch) -> None:
-    around(patch, products, "_covering", lambda real: lambda *given: tuple(0.02 * each for each in real(*given)))
+    around(patch, products, "_covering", lambda real: lambda *given: tuple(0.005 * each for each in real(*given)))
 
 
 @fault("screen")

@@ -119,6 +119,7 @@ def test_a_csv_with_names_categories_holes_and_dates(run: Run) -> None:
     assert sorted(os.listdir()) == ["out.json", "people.csv"]  # no part of a file is left
 
 
+@pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")
 def test_the_answer_is_that_of_the_library(run: Run) -> None:
     status, _, err = run(
         "pca", "people.csv", "--columns", "age,weight", "--bound", "200", *BUDGET, "--seed", "7", "-o", "o.json"
@@ -174,6 +175,7 @@ def test_classes_are_values_of_their_column(run: Run) -> None:
     assert run("fda", "labels.csv", "--labels", "c", "--classes", "a,b", *BUDGET, "-o", "p.json")[0] == 2
 
 
+@pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")
 def test_a_table_is_kept_and_asked_later(run: Run) -> None:
     options = ["--exclude", "id,name,region,joined,smoker", "--missing", "center"]
     status, out, _ = run("release", "people.csv", *options, *BUDGET, "-o", "people.dpgep")

@@ -68,7 +68,7 @@ def test_the_leading_vectors_tell_what_all_tell(name: str, k: int, monkeypatch: 
     np.testing.assert_allclose(a.eigengaps, b.eigengaps, rtol=1e-6)
     assert (a.rank, a.lost) == (b.rank, b.lost)
     # of two views the noise is not the same in all directions
-    np.testing.assert_allclose(a.expected_error, b.expected_error, rtol=0.02 if name == "pls" else 1e-3)
+    np.testing.assert_allclose(a.expected_error, b.expected_error, rtol=0.02 if name == "pls" else 3e-3)
     assert a.expected_subspace_error == pytest.approx(b.expected_subspace_error, rel=0.02)
 
 

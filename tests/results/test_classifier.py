@@ -133,7 +133,7 @@ def test_values_beyond_those_of_the_release_are_cut_off(rng: np.random.Generator
     assert np.abs(rule(x, labels).decision_function(wild)).max() > 1e4
 
 
-@pytest.mark.parametrize(("bound", "loss"), [(30.0, 0.05), ("auto", 0.02)])
+@pytest.mark.parametrize(("bound", "loss"), [(30.0, 0.08), ("auto", 0.02)])
 def test_with_noise_it_classifies_nearly_as_well(bound: Any, loss: float, rng: np.random.Generator) -> None:
     x, labels = table(rng, 20000)
     fresh, truth = table(rng, 20000)
