@@ -14,6 +14,7 @@ from conftest import noise_from
 from dpgep.data import people
 
 SHORT = {"restarts": 4, "steps": 1, "seed": 0}
+LONG = {**SHORT, "restarts": 24}  # its two releases are most apart at different pairs
 CASES = [(name, "known", "replace-one") for name in ("pca", "pca, standardized", "cca", "fda", "contrastive-pca")]
 CASES += [("sir", "known", "add-remove"), ("pca", "pairwise", "replace-one")]
 CASES += [("pca by products", "known", "replace-one"), ("fda by a flow", "known", "add-remove")]
@@ -25,7 +26,7 @@ CASES += [(name, "known", "replace-one") for name in ("pca of batches", "fda of 
 @pytest.mark.parametrize(("name", "terms", "adjacency"), CASES)
 def test_no_person_costs_more_than_is_paid_and_one_costs_nearly_that(name: str, terms: str, adjacency: str) -> None:
     with noise_from(f"worst persons, {name} {terms} {adjacency}"):
-        found = worst_persons.search(name, terms, adjacency, **SHORT)
+        found = worst_persons.search(name, terms, adjacency, **(LONG if "screen" in name else SHORT))
     assert not found.flagged, found.flagged[0]
     assert (0.98 if terms == "known" else 0.9) <= found.ratio <= 1, found.pair
 

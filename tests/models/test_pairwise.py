@@ -390,7 +390,7 @@ def test_solutions_are_stored_and_their_release_answers_more() -> None:
         solution.release.solve(2).components, solution.components, rtol=1e-9, atol=1e-12 / UNITS.min()
     )
     assert not solution.has_intervals
-    assert "correlation, sample" in repr(solution.release)
+    assert "correlation, describe, graph, sample" in repr(solution.release)
     for ask in (solution.intervals, lambda: solution.release.regression(0)):
         with pytest.raises(ValueError, match="not known of covariances"):
             ask()
@@ -413,6 +413,7 @@ def test_other_models_are_refused(name: str) -> None:
         REFUSED[name](with_holes(1000)[1])
 
 
+@pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")
 @pytest.mark.parametrize(
     "options",
     [{"method": "clipped-power"}, {"method": "rayleigh-flow"}, {"storage": "operator"}, {"screen": 3}],

@@ -201,6 +201,7 @@ class TestPrivate:
     """With noise, estimators are `solve` and `release`, to the last bit."""
 
     @pytest.mark.filterwarnings("ignore::dpgep.PrivacyWarning")
+    @pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")
     def test_pca_is_solve(self, rows: Matrix) -> None:
         with pytest.warns(dpgep.PrivacyWarning, match="seeded run is not private"):
             ours = PrivatePCA(n_components=2, random_state=5, **PRIVATE).fit(rows)
@@ -360,6 +361,7 @@ class TestTerms:
 
 
 class TestBudgets:
+    @pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")
     def test_clones_share_it_and_copies_do_not(self, rows: Matrix) -> None:
         budget = dpgep.Budget(**PRIVATE)
         model = Pipeline([("pca", PrivatePCA(budget=budget, share=0.25))])

@@ -254,8 +254,11 @@ def _asked(groups: dict[str, Any], people: People, terms: Terms) -> Any:
             lambda asked: asked.pca(X, sparsity=1, n_components=1),
             lambda asked: asked.cca(["a", "b"], ["c", "region=north"], n_components=1),
             lambda asked: asked.pls(["a"], ["joined", "c"], n_components=1),
-            lambda asked: (asked.mean(), asked.covariance(X), asked.correlation(X)),
+            lambda asked: (asked.mean(), asked.mean_intervals(X), asked.covariance(X), asked.correlation(X)),
+            lambda asked: (asked.describe(), asked.crosstab("region"), asked.means_by("region")),
+            lambda asked: (asked.partial_correlation(X), asked.graph(X), asked.factors(X, n_factors=1)),
             lambda asked: asked.regression("a", on=["b", "joined"]),
+            lambda asked: asked.regression_path("a", on=["b", "joined"]),
             lambda asked: asked.sample(5, seed=1),
         ]
     elif "classes" in groups:
@@ -275,7 +278,7 @@ def _asked(groups: dict[str, Any], people: People, terms: Terms) -> Any:
     released: dpgep.Release = dpgep.release(given.x, **beside, **groups, **terms_of_release, mu=MU)
     again = dpgep.load(bytes_of(released))
     seen = [_answered(answer, again) for answer in answers]
-    return released, seen, str(released), str(again.report), again.report.to_html(), again.fingerprint
+    return released, seen, str(released), str(again.report), again.report.to_html(), again.fingerprint, again.n_people
 
 
 def _answered(question: Callable[[Any], Any], release: Any) -> Any:

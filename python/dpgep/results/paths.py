@@ -185,7 +185,8 @@ def _checked(by: By, steps: Sequence[float] | Matrix | None, p: int) -> Matrix |
 def _lasso(r_xx: Matrix, r_xy: Matrix, steps: Matrix | None, l1_ratio: float) -> tuple[Matrix, Matrix]:
     """By least angle regression: linear between the penalties at which a column enters or leaves."""
     lars = import_extra("sklearn.linear_model", "sklearn").lars_path_gram
-    knots, _, w = lars(Xy=r_xy, Gram=r_xx, n_samples=1, method="lasso")
+    matrix = r_xx + _ROUNDING * np.eye(len(r_xy))  # indicators may determine each other
+    knots, _, w = lars(Xy=r_xy, Gram=matrix, n_samples=1, method="lasso")
     if steps is None:
         return knots, w.T
     return steps, np.column_stack([np.interp(steps, knots[::-1], row[::-1]) for row in w])
