@@ -72,6 +72,34 @@ def test_a_graph_is_that_of_scikit_learn(table: str) -> None:
     assert sizes == sorted(sizes, reverse=True)
 
 
+@pytest.mark.parametrize("epsilon", [1.0, math.inf])
+def test_a_graph_leaves_out_one_indicator_of_each_category_and_says_so(epsilon: float) -> None:
+    """Nor do scikit-learn's warnings of columns that determine each other come through, of a path either."""
+    rng = np.random.default_rng(0)
+    people = pd.DataFrame(rng.standard_normal((4000, 2)), columns=["a", "b"])
+    people["kind"] = pd.Categorical(np.array(["x", "y", "z"])[rng.integers(0, 3, 4000)])
+    people["sex"] = pd.Categorical(np.where(people["a"] > 0, "F", "M"))
+    release = released(people, epsilon=epsilon)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.simplefilter("ignore", dpgep.AccuracyWarning)
+        found, path = release.graph(), release.regression_path("a")
+    assert found.left_out == ("kind=x", "sex=F")
+    assert found.names == ("a", "b", "kind=y", "kind=z", "sex=M")
+    assert "left out  kind=x, sex=F: " in repr(found)
+    assert found.edges[0][:2] == ("a", "sex=M")
+    assert path.r_squared[-1] == pytest.approx(release.regression("a").r_squared, abs=1e-8)
+
+
+def test_a_graph_without_a_solution_is_an_error_in_words() -> None:
+    x = np.random.default_rng(0).standard_normal((500, 3))
+    for columns in (np.column_stack([x, x.sum(axis=1)]), np.column_stack([x, x[:, :1]])):
+        with pytest.raises(ValueError, match="no solution at penalty 0: give a larger one"):
+            released(columns).graph(penalty=0.0)
+    with pytest.raises(ValueError, match=r"number of columns, .* at least 2, got 1"):
+        released(x).graph([0])
+
+
 def test_intervals_hold_and_a_graph_of_independent_columns_is_empty() -> None:
     """P(fewer than 0.85 of 900 intervals at 0.9 hold) < 1e-6 were they independent; seeds are fixed in any case."""
     truth = np.where(np.abs(np.subtract.outer(range(P), range(P))) == 1, -0.4, 0.0)
@@ -223,6 +251,10 @@ def test_what_cannot_be_answered_is_refused() -> None:
     ]:
         with pytest.raises(ValueError, match=message):
             release.regression_path(0, **options)  # type: ignore[arg-type]
+    single = released(np.random.default_rng(0).standard_normal((50, 1)))
+    for alone in (single.regression, single.regression_path):
+        with pytest.raises(ValueError, match="is the only one of this release"):
+            alone(0)
     with pytest.raises(ValueError, match="penalty"):
         release.graph(penalty=-1.0)
     holes = np.random.default_rng(0).standard_normal((2000, 3))

@@ -219,3 +219,29 @@ def test_a_category_of_both_views_is_neither() -> None:
     for ask in (lambda: release.mean(["sex"]), lambda: release.crosstab("sex")):
         with pytest.raises(ValueError, match="there is no"):
             ask()
+
+
+def test_columns_and_categories_with_an_equals_sign_are_found_by_their_names() -> None:
+    people, sizes = table(), ["S=1", "S=2"]
+    named = people[["age"]].assign(
+        **{
+            "a=b": people["sex"],
+            "a": people["region"],
+            "size": pd.Categorical.from_codes((people["sex"] == "a").astype(int), sizes),
+        }
+    )
+    release = dpgep.release(named, epsilon=math.inf)
+    for column, wanted in [("a=b", people["sex"]), ("a", people["region"]), ("size", named["size"])]:
+        counts = release.crosstab(column).to_frame()["count"]
+        expected = wanted.value_counts()
+        assert counts.round(6).to_dict() == expected.to_dict()
+        assert release.means_by(column, ["age"]).groups == tuple(expected.sort_index().index)
+
+
+def test_of_one_group_there_is_no_test() -> None:
+    release = dpgep.release(table()[["age"]].assign(one=pd.Categorical(["a"] * 600)), epsilon=math.inf)
+    found = release.means_by("one")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert np.isnan(found.anova().loc[("age", "between"), ["mean square", "F", "p"]].astype(float)).all()
+        assert found.differences_frame().empty

@@ -65,13 +65,31 @@ class ReleasedColumns:
             )
         return numbers_of(columns, self.model.feature_names, self.model.n_features, self._categories, what)
 
+    def _regressed(self, y: str | int, on: Columns) -> tuple[int, list[int]]:
+        """The numbers of y and of the columns that it is regressed on: all others by default."""
+        target = number_of(y, self.model.feature_names, self.model.n_features)
+        columns = [j for j in self._numbers(on, "on").tolist() if on is not None or j != target]
+        if target in columns:
+            raise ValueError(f"column {quoted(y)} cannot be regressed on itself")
+        if not columns:
+            raise ValueError(f"column {quoted(y)} is the only one of this release: there is nothing to regress it on")
+        return target, columns
+
     @property
     def _categories(self) -> dict[str, tuple[int, ...]]:
-        """The numbers of the indicators of each categorical column, by its name."""
+        """The numbers of the indicators of each categorical column, by its name.
+
+        Indicators are named column=category. What a column was called that has "=" in its name, or whose categories
+        have, does not follow: all that it may have been called lead to it, unless they are another's.
+        """
         names, found = self.model.feature_names or (), dict[str, tuple[int, ...]]()
-        for group in self.model.indicators if names else ():
-            column = names[group[0]].partition("=")[0]
-            found[column] = () if column in found else group  # of two views, neither
+        heads = [(_heads([names[j] for j in group]), group) for group in self.model.indicators if names]
+        for part in (slice(-1, None), slice(-1)):  # the longest first
+            claimed = dict[str, tuple[int, ...]]()
+            for columns, group in heads:
+                for column in columns[part]:
+                    claimed[column] = () if column in claimed else group  # of two views, neither
+            found = {**claimed, **found}
         return found
 
     def _names_of(self, features: NDArray[np.intp]) -> tuple[str, ...] | None:
@@ -119,6 +137,13 @@ class ReleasedColumns:
     @cached_property
     def _of_everybody(self) -> tuple[ReleasedMoments, Preprocessing | None]:
         return unclipped(in_one_group(self._noisy), self.preprocessing)
+
+
+def _heads(labels: list[str]) -> list[str]:
+    """What stands before an "=" in all of them alike, the shortest first."""
+    first = labels[0]
+    places = [place for place, sign in enumerate(first) if sign == "="]
+    return [first[:place] for place in places if all(label.startswith(first[: place + 1]) for label in labels)]
 
 
 def numbers_of(

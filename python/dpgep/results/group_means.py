@@ -94,7 +94,11 @@ class GroupMeans:
         index = pandas.MultiIndex.from_product([self.names, ["between", "within"]], names=["column", "source"])
         degrees, nothing = np.tile(self.degrees, len(self.names)), np.full(len(self.names), np.nan)
         squares = self.sum_squares.ravel()
-        values = {"sum of squares": squares, "degrees of freedom": degrees, "mean square": squares / degrees}
+        values = {
+            "sum of squares": squares,
+            "degrees of freedom": degrees,
+            "mean square": squares / np.where(degrees > 0, degrees, np.nan),
+        }
         tests = {"F": self.f, "p": self.p_values}
         values.update({key: np.column_stack([test, nothing]).ravel() for key, test in tests.items()})
         return pandas.DataFrame(values, index)

@@ -7,14 +7,16 @@ moves it by u_i^T N u_j + r_ij (u_i^T N u_i + u_j^T N u_j)/2.
 
 from __future__ import annotations
 
+import contextlib
 import math
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep._checks import require_non_negative
+from dpgep._checks import require_count, require_non_negative
 from dpgep._optional import import_extra
 from dpgep.errors import AccuracyWarning, warn
 from dpgep.models.model import Matrix
@@ -34,6 +36,8 @@ _DROWNED = 0.5
 _FALSE_EDGE = 0.05
 # Entries of a sparse precision matrix below this part of their columns' are no edges.
 _ZERO = 1e-10
+# Duality gap at which a graphical lasso has converged, and its most passes over the columns.
+_GAP, _PASSES = 1e-4, 500
 # Edges that are printed.
 _SHOWN = 12
 
@@ -127,6 +131,7 @@ class Graph:
     precision : (d, d), of standardized columns.
     penalty : of the graphical lasso.
     names : of the columns; numbers as text where they have none.
+    left_out : the first indicator of each categorical column that was asked for whole: the others determine it.
     n_people : number of people, public or released.
     privacy : PrivacyReport of the one release: the question cost nothing.
     """
@@ -135,6 +140,7 @@ class Graph:
     precision: Matrix
     penalty: float
     names: tuple[str, ...]
+    left_out: tuple[str, ...]
     n_people: float
     privacy: PrivacyReport
 
@@ -159,7 +165,9 @@ class Graph:
             f"  privacy   {self.privacy}",
             "  edges     were chosen, and are shrunk: no intervals (partial_correlation has them)",
         ]
-        width = max(len(name) for name in self.names)
+        if self.left_out:
+            lines.append(f"  left out  {', '.join(self.left_out)}: the other indicators determine them")
+        width = max(map(len, self.names))
         lines.extend(f"  {a:{width}}  {b:{width}}  {value:6.3f}" for a, b, value in edges[:_SHOWN])
         return "\n".join(lines + [f"  ... {len(edges) - _SHOWN} more"] * (len(edges) > _SHOWN))
 
@@ -168,11 +176,16 @@ def graph(release: ReleasedColumns, columns: Columns = None, *, penalty: float |
     """The Gaussian graphical model that scikit-learn's graphical lasso finds in the released correlations.
 
     It maximizes log det P - tr(R P) - penalty sum_{i != j} |P_ij|, R the `nearest_correlation`. Default: the penalty
-    at which columns that do not depend on each other have an edge with a probability of at most 0.05.
+    at which columns that do not depend on each other have an edge with a probability of at most 0.05. Of all indicators
+    of a categorical column, which determine each other, the first is left out.
 
-    Raises ValueError for a negative penalty, and where scikit-learn finds no solution.
+    Raises ValueError for a negative penalty, fewer than two columns, and where scikit-learn finds no solution.
     """
-    features = release._numbers(columns)
+    asked = release._numbers(columns)
+    names = release._names_of(asked) or tuple(map(str, asked.tolist()))
+    first = [group[0] for group in release._indicators_of(asked)]
+    features = np.delete(asked, first)
+    require_count("the number of columns, without one indicator of each category,", len(features), least=2)
     noisy, _ = release._judged(features, sizes=False)
     d, standard = len(features), standardization_of(noisy)
     known = np.flatnonzero(~standard.drowned & (standard.scale > 0))
@@ -181,15 +194,25 @@ def graph(release: ReleasedColumns, columns: Columns = None, *, penalty: float |
     if penalty is None:
         penalty = _penalty(part)
     require_non_negative("penalty", penalty)
-    covariance = import_extra("sklearn.covariance", "sklearn")
-    try:
-        _, precision = covariance.graphical_lasso(correlation, penalty)
-    except FloatingPointError:
-        raise ValueError(f"the graphical lasso has no solution at penalty {penalty:.3g}: give a larger one") from None
+    precision = _sparse_inverse(correlation, float(penalty))
     values = _partial(precision)
     values[np.abs(values) < _ZERO] = 0.0
-    labels = release._names_of(features) or tuple(map(str, features.tolist()))
-    return Graph(values, precision, float(penalty), labels, noisy.n, release.report)
+    labels, left_out = tuple(np.delete(names, first).tolist()), tuple(names[j] for j in first)
+    return Graph(values, precision, float(penalty), labels, left_out, noisy.n, release.report)
+
+
+def _sparse_inverse(correlation: Matrix, penalty: float) -> Matrix:
+    """By scikit-learn's graphical lasso, which warns, or fails in one way or another, where it finds no solution."""
+    covariance = import_extra("sklearn.covariance", "sklearn")
+    gap, precision = math.nan, correlation
+    with warnings.catch_warnings(), contextlib.suppress(FloatingPointError, np.linalg.LinAlgError):
+        warnings.simplefilter("ignore")
+        settings = {"tol": _GAP, "max_iter": _PASSES, "return_costs": True}
+        _, precision, costs = covariance.graphical_lasso(correlation, penalty, **settings)
+        gap = float(np.atleast_2d(costs)[-1, 1])
+    if not abs(gap) < _GAP:
+        raise ValueError(f"the graphical lasso has no solution at penalty {penalty:.3g}: give a larger one")
+    return np.asarray(precision)
 
 
 def _penalty(part: ReleasedMoments) -> float:

@@ -19,7 +19,7 @@ from dpgep._optional import import_extra
 from dpgep.models.model import Matrix
 from dpgep.models.pairwise import require_no_pairs
 from dpgep.reports.report import PrivacyReport
-from dpgep.results.columns import Columns, ReleasedColumns, number_of
+from dpgep.results.columns import Columns, ReleasedColumns
 from dpgep.results.regression import fitted, units_of
 
 By = Literal["lasso", "elastic net", "ridge", "subsets", "principal components", "pls"]
@@ -131,10 +131,7 @@ def regression_path(
     """
     require_one_of("by", by, tuple(_PATHS))
     require_share("l1_ratio", l1_ratio)
-    names, target = release.model.feature_names, number_of(y, release.model.feature_names, release.model.n_features)
-    columns = [j for j in release._numbers(on, "on").tolist() if on is not None or j != target]
-    if target in columns:
-        raise ValueError(f"column {y!r} cannot be regressed on itself")
+    names, (target, columns) = release.model.feature_names, release._regressed(y, on)
     if by == "subsets":
         require_count("the number of columns of subsets", len(columns), largest=_TRIED)
     noisy, preprocessing = release._of_everybody
@@ -159,7 +156,9 @@ def regression_path(
         steps=found,
         coefficients=theta[:, 1:],
         intercepts=theta[:, 0] + offset,
-        r_squared=np.clip(explained, 0.0, 1.0),
+        r_squared=np.clip(1 - variance * (1 - explained) / fit.variance, 0.0, 1.0)
+        if fit.variance > 0
+        else 0 * explained,
         names=tuple(labels[j] for j in columns),
         target=labels[target],
         left_out=left_out,

@@ -21,7 +21,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from dpgep._checks import quoted, require_non_negative, require_share
+from dpgep._checks import require_non_negative, require_share
 from dpgep._optional import import_extra
 from dpgep.errors import AccuracyWarning, warn
 from dpgep.methods.release import columns_are
@@ -196,9 +196,6 @@ def regression(
     their sum shows no variance, its direction is left out.
     """
     columns = [int(j) for j in on]
-    if target in columns:
-        column = target if names is None else quoted(names[target])
-        raise ValueError(f"column {column} cannot be regressed on itself")
     require_law(level, rows)
     penalty = 0.0 if ridge is None else ridge
     require_non_negative("ridge", penalty)

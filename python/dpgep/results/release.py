@@ -28,7 +28,7 @@ from dpgep.reports.guarantee import PublicInputs
 from dpgep.reports.report import PrivacyReport
 from dpgep.results import contingency, estimates, factor_analysis, group_means, partial, paths
 from dpgep.results.classifier import LinearClassifier, classifier
-from dpgep.results.columns import Columns, ReleasedColumns, number_of
+from dpgep.results.columns import Columns, ReleasedColumns
 from dpgep.results.intervals import RowLaw
 from dpgep.results.regression import Regression, regression
 from dpgep.results.solution import Solution, solution_of, warn_of_accuracy
@@ -183,9 +183,7 @@ class Release(ReleasedColumns):
         ValueError
             For unknown columns, or one twice, and, without noise, for columns that are linearly dependent.
         """
-        target = number_of(y, self.model.feature_names, self.model.n_features)
-        numbers = self._numbers(on, "on")
-        columns = [j for j in numbers.tolist() if on is not None or j != target]
+        target, columns = self._regressed(y, on)
         noisy, preprocessing = self._of_everybody
         require_no_pairs(noisy, "errors of a regression")
         found = regression(
