@@ -43,6 +43,7 @@ import dpgep
 Run = Callable[[float], Any]
 K, SLICES = 2, 10
 ROUNDS, QUICK_ROUNDS = 7, 2
+REST = 0.15  # seconds before each run: threads of OpenBLAS stay awake for 0.1 s after the other side's work
 # Squared sines between planes: a fit without noise is on a grid. Some peers stop early or cut slices elsewhere.
 TOLERANCE, OF_ROUGH_PEERS = 1e-2, 1e-1
 
@@ -253,6 +254,7 @@ CASES = {
 
 
 def seconds_of(call: Callable[[], Any]) -> tuple[float, float]:
+    time.sleep(REST)
     wall, processor = time.perf_counter(), time.process_time()
     call()
     return time.perf_counter() - wall, time.process_time() - processor

@@ -271,6 +271,28 @@ def test_lapack_has_one_thread_for_matrices_that_are_not_large() -> None:
     """)
 
 
+def test_blas_has_one_thread_while_the_map_of_rows_is_bought() -> None:
+    in_a_process_of_its_own("""
+        import numpy as np
+        import dpgep
+
+        found, eigh = [], np.linalg.eigh
+
+        def spy(matrix):
+            found.append((len(matrix), blas_threads()))
+            return eigh(matrix)
+
+        np.linalg.eigh = spy
+        x = np.random.default_rng(0).standard_normal((3000, 60))
+        with threadpoolctl.threadpool_limits(2, user_api="blas"):
+            auto = dpgep.AutoPreprocessing(precondition="full")
+            mixed = dpgep.fda(x, np.arange(3000) % 2, classes=range(2), preprocessing=auto)
+            dpgep.solve(mixed, epsilon=np.inf, n_components=1)
+            assert blas_threads() == {2}
+        assert found and all(threads == {1} for _, threads in found), found
+    """)
+
+
 def test_runs_at_the_same_time_set_blas_back_after_the_last() -> None:
     in_a_process_of_its_own("""
         with threadpoolctl.threadpool_limits(2, user_api="blas"):
