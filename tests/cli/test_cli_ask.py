@@ -71,6 +71,9 @@ def test_answers_are_those_of_python(ask: Run, release: dpgep.Release) -> None:
         ("regression", "`blood pressure`~.", "--ridge", "0.1"): release.regression(pressure, ridge=0.1),
         ("regression", "weight ~ sex"): release.regression("weight", on=["sex=F", "sex=M"]),
         ("regression_path", "weight ~ .", "--by", "ridge"): release.regression_path("weight", by="ridge"),
+        ("instrumental", "weight ~ height + age | sex + age"): release.instrumental(
+            "weight", ["height", "age"], ["sex", "age"]
+        ),
         ("means_by", "age + weight ~ sex"): release.means_by("sex", ["age", "weight"]),
         ("means_by", ". ~ sex"): release.means_by("sex"),
         ("crosstab", "sex"): release.crosstab("sex"),
@@ -102,8 +105,9 @@ def test_a_table_is_kept(ask: Run, release: dpgep.Release) -> None:
         (["solve"], "no question 'solve'"),
         (["correlation", "wieght"], "did you mean 'weight'"),
         (["correlation", "age ~ weight"], "without ~"),
-        (["regression", "weight"], "on both sides"),
-        (["regression", "weight ~ age ~ height"], "on both sides"),
+        (["regression", "weight"], "on all sides"),
+        (["regression", "weight ~ age ~ height"], "on all sides"),
+        (["instrumental", "weight ~ height"], 'as "a ~ b + c | d + c"'),
         (["regression", "weight + age ~ height"], "one column on the left of ~"),
         (["means_by", "age ~ sex + height"], "one column on the right of ~"),
         (["crosstab"], "one or two categorical columns"),

@@ -20,14 +20,17 @@ _EXAMPLE = """example:
   dpgep ask people.dpgep
   dpgep ask people.dpgep correlation age weight income
   dpgep ask people.dpgep regression "weight ~ age + income" -o coefficients.csv
+  dpgep ask people.dpgep instrumental "income ~ schooling + age | distance + age"
   dpgep ask people.dpgep means_by "income + age ~ region"
   dpgep ask people.dpgep crosstab sex region
   dpgep ask people.dpgep pca --standardize --n-components 2"""
 
-# Arguments on the left and on the right of "~", those of several columns starred; and of a list, where it is not one.
+# Arguments on the left and on the right of "~", and after "|", those of several columns starred; and of a list, where
+# it is not one.
 _FORMULAS = {
     "regression": ("y", "on*"),
     "regression_path": ("y", "on*"),
+    "instrumental": ("y", "on*", "instruments*"),
     "cca": ("x*", "y*"),
     "pls": ("x*", "y*"),
     "means_by": ("columns*", "category"),
@@ -106,7 +109,7 @@ def _opened(path: Path) -> dpgep.Release:
 
 
 def _sides(words: Sequence[str], names: Sequence[str] | None) -> list[list[str | int]]:
-    """The columns on each side of "~"; a word that is a name stands for it, whatever signs it has."""
+    """The columns on each side of "~" and of "|"; a word that is a name stands for it, whatever signs it has."""
     sides: list[list[str | int]] = [[]]
     for word in words:
         if names and word in names:
@@ -114,7 +117,7 @@ def _sides(words: Sequence[str], names: Sequence[str] | None) -> list[list[str |
             continue
         # a shell replaces a "~" that stands alone
         for quoted, plain, tilde in _TERM.findall("~" if word == os.path.expanduser("~") else word):
-            if tilde:
+            if tilde or plain == "|":
                 sides.append([])
             elif quoted or plain:
                 sides[-1].append(quoted or (int(plain) if names is None and plain.isdecimal() else plain))
@@ -132,10 +135,12 @@ def _arguments(question: str, sides: list[list[str | int]]) -> dict[str, Any]:
         if not 0 < len(sides[0]) <= len(names):
             raise UsageError(f"{question} is of one or two categorical columns, got {listed(sides[0]) or 'none'}")
         return dict(zip(names, sides[0], strict=False))
-    if len(sides) != 2 or not all(sides):
-        raise UsageError(f'{question} needs a formula with columns on both sides, as "a ~ b + c"')
+    form = _FORMULAS[question]
+    if len(sides) != len(form) or not all(sides):
+        example = "a ~ b + c" if len(form) == 2 else "a ~ b + c | d + c"
+        raise UsageError(f'{question} needs a formula with columns on all sides, as "{example}"')
     found: dict[str, Any] = {}
-    for name, side, where in zip(_FORMULAS[question], sides, ("left", "right"), strict=True):
+    for name, side, where in zip(form, sides, ("left", "right", "right"), strict=False):
         if name.endswith("*"):
             found[name[:-1]] = None if side == ["."] else side
         elif len(side) > 1:

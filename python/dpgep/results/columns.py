@@ -101,6 +101,12 @@ class ReleasedColumns:
         places = {feature: place for place, feature in enumerate(features.tolist())}
         return tuple(tuple(places[j] for j in group) for group in self.model.indicators if places.keys() >= set(group))
 
+    def _require_independent(self, features: NDArray[np.intp]) -> None:
+        names = self._names_of(features)
+        for group in self._indicators_of(features):
+            which = listed([j if names is None else names[j] for j in group])
+            raise ValueError(f"{which} are all indicators of a column, and determine each other: leave one out")
+
     @property
     def _row_bound(self) -> float:
         assert self.privacy.bound is not None

@@ -28,7 +28,6 @@ from dpgep.results.estimates import MatrixEstimate, correlation_of
 from dpgep.results.intervals import RowLaw, not_rejected, require_law
 from dpgep.results.regression import inverse_of_noisy
 from dpgep.results.synthetic import nearest_correlation
-from dpgep.sources.names import listed
 
 # The part of an inverse that is noise from which on partial correlations are visibly drawn towards zero.
 _DROWNED = 0.5
@@ -53,9 +52,7 @@ def partial_correlation(
     require_law(level, rows)
     features = release._numbers(columns)
     names = release._names_of(features)
-    for group in release._indicators_of(features):
-        which = listed([j if names is None else names[j] for j in group])
-        raise ValueError(f"{which} are all indicators of a column, and determine each other: leave one out")
+    release._require_independent(features)
     require_no_pairs(release._of_everybody[0], "partial correlations")
     noisy, _ = release._judged(features, sizes=False)
     bound = None if rows == "gaussian" else release._row_bound

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.linalg
@@ -91,6 +91,8 @@ class Regression:
     _absent: Matrix | None
     _named: bool
 
+    _title: ClassVar[str] = "Regression"
+
     @property
     def standard_errors(self) -> Matrix:
         """(p,), of the coefficients: noise and people together."""
@@ -158,15 +160,13 @@ class Regression:
         people = {"gaussian": "errors of one variance", "bounded": "bounded rows, nothing else assumed"}[self.rows]
         penalty = f", ridge {self.ridge:g}" if self.ridge else ""
         lines = [
-            f"Regression of {self.target} on {len(self.names)} column{'s' * (len(self.names) != 1)}, "
+            f"{self._title} of {self.target} on {len(self.names)} column{'s' * (len(self.names) != 1)}, "
             f"{self.n_people:.0f} people{penalty}",
             f"  privacy   {self.privacy}",
             f"  R squared {self.r_squared:.3f}, residual deviation {math.sqrt(self.residual_variance):.4g}, "
             f"noise share {self.noise_share:.2g}; {people}",
         ]
-        if self.preprocessing is not None and self.preprocessing.missing:
-            lines.append("  missing   values count as their column's location: coefficients differ (not in errors)")
-        lines.extend(f"  left out  {each}, which is 1 for everybody" for each in self.left_out)
+        lines.extend(self._remarks())
         labels = ["intercept", *self.names]
         width = max(map(len, labels))
         lines.append(f"  {'':{width}}  coefficient       noise      people      {self.level:.0%} interval")
@@ -175,6 +175,12 @@ class Regression:
             errors = f"{value:11.4g} {noise:11.3g} {people_error:11.3g}"
             lines.append(f"  {label:{width}}  {errors}      [{low:.4g}, {high:.4g}]")
         return "\n".join(lines)
+
+    def _remarks(self) -> list[str]:
+        lines = [f"  left out  {each}, which is 1 for everybody" for each in self.left_out]
+        if self.preprocessing is not None and self.preprocessing.missing:
+            lines.insert(0, "  missing   values count as their column's location: coefficients differ (not in errors)")
+        return lines
 
 
 def regression(

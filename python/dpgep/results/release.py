@@ -26,7 +26,7 @@ from dpgep.privacy.accounting import epsilon_of
 from dpgep.privacy.ledger import LedgerEntry, NoiseBlock
 from dpgep.reports.guarantee import PublicInputs
 from dpgep.reports.report import PrivacyReport
-from dpgep.results import contingency, estimates, factor_analysis, group_means, partial, paths
+from dpgep.results import contingency, estimates, factor_analysis, group_means, instrumental, partial, paths
 from dpgep.results.classifier import LinearClassifier, classifier
 from dpgep.results.columns import Columns, ReleasedColumns
 from dpgep.results.intervals import RowLaw
@@ -145,6 +145,7 @@ class Release(ReleasedColumns):
     partial_correlation = partial.partial_correlation
     graph = partial.graph
     factors = factor_analysis.factors
+    instrumental = instrumental.instrumental
     regression_path = paths.regression_path
     describe = estimates.describe
     crosstab = contingency.crosstab
@@ -375,7 +376,7 @@ class Release(ReleasedColumns):
         grouped: dict[Any, list[str]] = {Classes: ["fda", "classifier"], Slices: ["sir"]}
         of_all = ["pca", "cca", "pls", "mean", "covariance", "correlation", "describe", "graph", "sample"]
         if self._noisy.mark is None:
-            of_all[-1:-1] = ["partial_correlation", "factors", "regression", "regression_path"]
+            of_all[-1:-1] = ["partial_correlation", "factors", "regression", "regression_path", "instrumental"]
             of_all[-1:-1] = ["crosstab", "means_by"] * bool(self.model.indicators)
         return of_all + grouped.get(type(self.model.grouping), []) + ["contrastive_pca"] * self._noisy.by_group
 

@@ -1,0 +1,293 @@
+"""Two-stage least squares of released columns: a regression on columns that depend on its error, by instruments.
+
+Columns x are endogenous, w exogenous, z instruments, q = (w, z); r' are the residuals of r on w. With C the released
+covariance, G = (C_qq + Xi)^-1 (`dpgep.results.regression`) and D = G_qz G_zz^-1 G_zq the inverse along the instruments,
+
+    b_x = T_xx^-1 T_xy,   T = C_q,(x',y')^T D C_q,(x',y') - f B,   b_w = C_ww^-1 (C_wy - C_wx b_x),
+
+B = E[N D N] what noise adds to the products. For L instruments of K columns f = (L - K)/L of it is taken off: with as
+many as columns, b solves linear equations, and noise leaves its median where it is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from dpgep.errors import AccuracyWarning, warn
+from dpgep.models.model import Matrix
+from dpgep.models.moments import ReleasedMoments, total_mean
+from dpgep.models.pairwise import require_no_pairs
+from dpgep.results.columns import Columns, ReleasedColumns, number_of
+from dpgep.results.intervals import require_law
+from dpgep.results.regression import Regression, inverse_of_noisy, units_of
+from dpgep.results.solution import absent_values
+from dpgep.sources.names import Names, listed
+
+# First-stage F from which on instruments are not weak (Staiger and Stock 1997); the most of T that is taken off.
+_STRONG, _TAKEN = 10.0, 0.5
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class InstrumentalRegression(Regression):
+    """Two-stage least squares: a `Regression` whose ``endogenous`` columns may depend on its error.
+
+    ``people_errors`` are the classical ones, for errors of one variance; ``r_squared`` may be negative; ``noise_share``
+    is the part of what the instruments explain of the endogenous columns that noise of the release is expected to add.
+
+    Attributes
+    ----------
+    endogenous : the columns that are not instruments themselves.
+    instruments : the columns that stand in for them.
+    first_stage_f : the F of the instruments in the first stage, of several endogenous columns the least (Cragg and
+        Donald's). The noise counts: it is 1 on average for instruments that explain nothing. Below 10 they are weak.
+    """
+
+    endogenous: tuple[str, ...]
+    instruments: tuple[str, ...]
+    first_stage_f: float
+
+    _title: ClassVar[str] = "Two-stage least squares"
+
+    def _remarks(self) -> list[str]:
+        standing = f"{listed(self.instruments)} for {listed(self.endogenous)}"
+        return [f"  by        {standing}: first-stage F {self.first_stage_f:.3g}", *super()._remarks()]
+
+
+def instrumental(
+    release: ReleasedColumns,
+    y: str | int,
+    on: Sequence[str | int],
+    instruments: Sequence[str | int],
+    *,
+    level: float = 0.9,
+) -> InstrumentalRegression:
+    """Two-stage least squares of the column ``y`` on others, by instruments, in their units (docs/questions.md).
+
+    Columns of ``on`` that are ``instruments`` too are exogenous; the others are endogenous. Of all indicators of a
+    category among the instruments one is left out, which changes nothing.
+
+    Raises ValueError for fewer instruments than endogenous columns or none of these, for ``y`` among the columns, for
+    all indicators of a category in ``on``, for ``missing="pairwise"`` and, without noise, for columns that are linearly
+    dependent.
+    """
+    require_law(level, "gaussian")
+    names = release.model.feature_names
+    target, numbers, given = number_of(y, names, release.model.n_features), *_sides(release, on, instruments)
+    x, w = [j for j in numbers if j not in given], [j for j in numbers if j in given]
+    z = [j for j in given if j not in numbers]
+    labels = names or tuple(map(str, range(release.model.n_features)))
+    if target in [*numbers, *z]:
+        raise ValueError(f"{labels[target]!r} cannot explain itself: leave it out of on and of instruments")
+    if not x:
+        raise ValueError("all columns in on are instruments, so that none is endogenous: ask for regression(y, on)")
+    if len(z) < len(x):
+        of = f"{len(x)} endogenous columns ({listed([labels[j] for j in x])})"
+        raise ValueError(f"{of} need as many instruments that are not in on, got {listed([labels[j] for j in z]) or 0}")
+    features = np.array([*x, *w, *z, target])
+    require_no_pairs(release._of_everybody[0], "errors of a regression")
+    noisy, mapped = release._judged(features)
+    k, p = len(x), len(numbers)
+    to_units, offset = units_of(mapped, len(features) - 1, list(range(p)))
+    order = np.array([0, *(1 + [*x, *w].index(j) for j in numbers)])  # as in ``on``
+    to_units = to_units[order]
+    fit, reach = _fitted(noisy, k, p, features, names, to_units)
+    f = fit.first_stage_f(noisy.n)
+    if f < _STRONG:
+        message = (
+            f"the instruments are weak: first-stage F {f:.3g} < {_STRONG:g}, noise counted. Intervals are too short: "
+            "take stronger instruments, or release with more people or a larger epsilon"
+        )
+        warn(message, AccuracyWarning)
+    theta = to_units @ fit.theta
+    residual = fit.residual
+    mean_square, variance = max(float(residual @ fit.covariance @ residual), 0.0), float(fit.covariance[-1, -1])
+    freedom, scale = max(noisy.n - p - 1, 1.0), 1.0 if mapped is None or mapped.scale is None else mapped.scale[-1]
+    people = mean_square / freedom * np.einsum("ij,jk,ik->i", to_units, fit.spread, to_units)
+    moved = to_units @ fit.contrasts
+    noise = np.einsum("ij,jk,ik->i", moved, fit.noise(noisy), moved)
+    return InstrumentalRegression(
+        coefficients=theta[1:],
+        intercept=float(theta[0] + offset),
+        noise_errors=np.sqrt(np.maximum(noise, 0.0)),
+        people_errors=np.sqrt(np.maximum(people, 0.0)),
+        clipping_reach=reach,
+        residual_variance=mean_square * noisy.n / freedom * scale**2,
+        r_squared=1 - mean_square / variance if variance > 0 else 0.0,
+        noise_share=min(fit.noise_share, 1.0),
+        ridge=0.0,
+        rows="gaussian",
+        level=level,
+        n_people=noisy.n,
+        names=tuple(labels[j] for j in numbers),
+        target=labels[target],
+        privacy=release.report,
+        preprocessing=mapped,
+        left_out=(),
+        endogenous=tuple(labels[j] for j in x),
+        instruments=tuple(labels[j] for j in z),
+        first_stage_f=f,
+        _absent=absent_values(None if mapped is None else mapped.restricted(order[1:] - 1), p),
+        _named=names is not None,
+    )
+
+
+def _sides(release: ReleasedColumns, on: Columns, instruments: Columns) -> tuple[list[int], list[int]]:
+    """The numbers of both, without one indicator of each category whose indicators all are instruments."""
+    numbers, given = release._numbers(on, "on"), release._numbers(instruments, "instruments")
+    release._require_independent(numbers)
+    groups = ([int(given[j]) for j in group] for group in release._indicators_of(given))
+    out = {next(j for j in reversed(group) if j not in numbers) for group in groups}
+    return numbers.tolist(), [j for j in given.tolist() if j not in out]
+
+
+@dataclass(frozen=True, eq=False)
+class _TwoStages:
+    """Of mapped columns (x, w, z, y), k of x and p of x and w; theta = (intercept, b).
+
+    Attributes
+    ----------
+    along : (q, q), D.
+    of_others : (p - k, p - k), C_ww^-1.
+    partial : (d, k + 1), coefficients of x' and y' on all columns.
+    total, added : (k + 1, k + 1), T before B is taken off, and B.
+    """
+
+    covariance: Matrix
+    mean: Matrix
+    k: int
+    p: int
+    along: Matrix
+    of_others: Matrix
+    partial: Matrix
+    total: Matrix
+    added: Matrix
+
+    @classmethod
+    def of(
+        cls, covariance: Matrix, of_given: Matrix, of_others: Matrix, noisy: ReleasedMoments, k: int, p: int
+    ) -> _TwoStages:
+        """For the inverses of the covariances of q and of w."""
+        d, m, mean = len(covariance), p - k, total_mean(noisy)
+        after = of_given[:, m:]
+        along = after @ np.linalg.inv(after[m:]) @ after.T
+        partial = np.eye(d)[:, [*range(k), d - 1]]
+        partial[k:p] = -of_others @ (covariance[k:p] @ partial)
+        products = covariance[k:-1] @ partial
+        squares, means, of_means = partial.T @ partial, mean @ partial, noisy.noise.sums**2
+        added = (noisy.noise.second**2 / 2 * squares + of_means * np.outer(means, means)) * np.trace(along)
+        added += of_means * squares * (mean[k:-1] @ along @ mean[k:-1])
+        return cls(covariance, mean, k, p, along, of_others, partial, products.T @ along @ products, added)
+
+    @cached_property
+    def noise_share(self) -> float:
+        """The largest eigenvalue of T_xx^-1 B_xx."""
+        k = self.k
+        return float(scipy.linalg.eigh(self.added[:k, :k], self.total[:k, :k], eigvals_only=True)[-1])
+
+    @cached_property
+    def explained(self) -> Matrix:
+        """T, of which no more than a part is taken off."""
+        instruments = len(self.covariance) - 1 - self.p
+        excess = (instruments - self.k) / instruments
+        return self.total - min(excess, _TAKEN / max(self.noise_share, _TAKEN)) * self.added
+
+    @cached_property
+    def b(self) -> Matrix:
+        """(p,), coefficients of x and w."""
+        k = self.k
+        b = np.linalg.solve(self.explained[:k, :k], self.explained[:k, k])
+        return np.append(b, self.partial[k : self.p, :k] @ b - self.partial[k : self.p, k])
+
+    @property
+    def residual(self) -> Matrix:
+        """(d,), y - b^T (x, w) as a form of all columns."""
+        return np.concatenate([-self.b, np.zeros(len(self.mean) - self.p - 1), [1.0]])
+
+    @property
+    def theta(self) -> Matrix:
+        """(p + 1,), the intercept and b."""
+        return np.append(self.mean @ self.residual, self.b)
+
+    @property
+    def spread(self) -> Matrix:
+        """(p + 1, p + 1), the covariance of theta that people cause, in units of that of the errors over n."""
+        k, m = self.k, self.p - self.k
+        upper = np.vstack([np.eye(k), self.partial[k : self.p, :k]])
+        inverse = upper @ np.linalg.solve(self.explained[:k, :k], upper.T)
+        inverse[k:, k:] += self.of_others
+        to_theta = np.vstack([-self.mean[: self.p], np.eye(k + m)])
+        spread = to_theta @ inverse @ to_theta.T
+        spread[0, 0] += 1.0
+        return np.asarray(spread)
+
+    @property
+    def contrasts(self) -> Matrix:
+        """(p + 1, d + 1), by which theta moves as the moments of 1 and of all columns with the residual do."""
+        k, p, d = self.k, self.p, len(self.mean)
+        moved = np.zeros((p, d))
+        products = self.covariance[k:-1] @ self.partial[:, :k]
+        moved[:k, k:-1] = np.linalg.solve(self.explained[:k, :k], products.T @ self.along)
+        moved[k:] = self.partial[k:p, :k] @ moved[:k]
+        moved[k:, k:p] += self.of_others
+        moved = np.column_stack([-moved @ self.mean, moved])
+        return np.vstack([np.eye(1, d + 1) - self.mean[:p] @ moved, moved])
+
+    def noise(self, noisy: ReleasedMoments) -> Matrix:
+        """(d + 1, d + 1), the covariance of the noise of moments of 1 and of all columns with the residual w.
+
+        e.w and Z w - alpha e, for noise Z of the second moment, e of the mean, and alpha = E w.
+        """
+        w, noise = self.residual, noisy.noise
+        alpha, square, of_means = float(self.mean @ w), float(w @ w), noise.sums**2
+        found = np.zeros((len(w) + 1,) * 2)
+        found[0, 0] = of_means * square + noisy.counts.size * (alpha * noise.counts) ** 2
+        found[0, 1:] = found[1:, 0] = -of_means * alpha * w
+        found[1:, 1:] = noise.second**2 / 2 * (square * np.eye(len(w)) + np.outer(w, w))
+        found[1:, 1:] += of_means * alpha**2 * np.eye(len(w))
+        return found
+
+    def first_stage_f(self, n: float) -> float:
+        """The least eigenvalue of T_xx in units of what people and noise add where instruments explain nothing."""
+        k, q = self.k, len(self.along)
+        left = (self.partial.T @ self.covariance @ self.partial - self.total)[:k, :k]
+        values, axes = np.linalg.eigh((left + left.T) / 2)
+        left = (axes * np.maximum(values, 0.0)) @ axes.T
+        unexplained = left * (q - self.p + k) / max(n - q - 1, 1.0) + self.added[:k, :k]
+        if not unexplained.any():
+            return math.inf
+        return float(scipy.linalg.eigh(self.total[:k, :k], unexplained, eigvals_only=True)[0])
+
+
+def _fitted(
+    noisy: ReleasedMoments, k: int, p: int, features: NDArray[np.intp], names: Names, to_units: Matrix
+) -> tuple[_TwoStages, Matrix]:
+    """The two stages, and (p + 1, 2), how far theta may lie below and above for what clipping did."""
+    mean, d = total_mean(noisy), len(features)
+    known = noisy.second - np.outer(mean, mean)
+    covariance, zero = known + noisy.noise.sums**2 * np.eye(d), np.zeros((0, 0))
+    given, others = slice(k, d - 1), slice(k, p)
+
+    def inverse(part: slice) -> tuple[Matrix, Matrix]:
+        q, m = features[part], mean[part]
+        return inverse_of_noisy(covariance[part, part], m, noisy, q, np.eye(len(q)), names) if len(q) else (zero, zero)
+
+    (of_given, xi), (of_others, xi_others) = inverse(given), inverse(others)
+    fit, moved = _TwoStages.of(covariance, of_given, of_others, noisy, k, p), [np.zeros(p + 1)]
+    if noisy.clipping is not None:
+        leading = np.linalg.eigh(known)[1][:, -1:]
+        along = np.hstack([leading, leading * np.append(np.ones(d - 1), -1.0)[:, None]])
+        for other in (*noisy.clipping.hypotheses(along), noisy.clipping.covariance):  # the last: nothing was lost
+            one = np.asarray(np.linalg.inv(other[given, given] + xi))
+            two = np.asarray(np.linalg.inv(other[others, others] + xi_others))
+            moved.append(to_units @ (_TwoStages.of(other, one, two, noisy, k, p).theta - fit.theta))
+        low, high = np.min(moved, axis=0), np.max(moved, axis=0)
+        return fit, np.column_stack(noisy.clipping.widened(np.zeros(p + 1), low, high))
+    return fit, np.zeros((p + 1, 2))
