@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from replay_cases import CASES as WORST
 from test_replay import CASES, replays
 
 import dpgep
@@ -88,9 +89,10 @@ def products_with_half_of_their_noise(patch: Patch) -> None:
     around(patch, products.ProductNoise, "compiled", less)
 
 
-@fault("dp-spca() pca uncentred public n")
+@fault("products, samples, add-remove")
 def too_little_noise_in_samples(patch: Patch) -> None:
-    around(patch, products, "_covering", lambda real: lambda *given: tuple(0.005 * each for each in real(*given)))
+    """Of the worst pair, asked in all directions at once: of a flow's answers it would depend on where it went."""
+    around(patch, products, "_covering", lambda real: lambda *given: tuple(0.99 * each for each in real(*given)))
 
 
 @fault("screen")
@@ -342,7 +344,9 @@ def an_entry_after_the_noise_of_nothing(patch: Patch) -> None:
 
 
 def found(cases: str) -> str | None:
-    """The first thing that the quick suite's replays of some cases flag."""
+    """The first thing that the quick suite's replays of some cases flag, or that of the worst pair of this name."""
+    if cases in WORST:
+        return cases if WORST[cases].replay().flagged else None
     names = [name for name in CASES if cases in name]
     assert names, cases
     for name in names:
