@@ -110,6 +110,7 @@ def test_a_table_is_kept(ask: Run, release: dpgep.Release) -> None:
         (["instrumental", "weight ~ height"], 'as "a ~ b + c | d + c"'),
         (["regression", "weight + age ~ height"], "one column on the left of ~"),
         (["means_by", "age ~ sex + height"], "one column on the right of ~"),
+        (["mca", "sex"], "at least two different categorical columns, got sex"),
         (["crosstab"], "one or two categorical columns"),
         (["crosstab", "sex", "age", "height"], "one or two categorical columns"),
         (["crosstab", "age"], "released as a number"),

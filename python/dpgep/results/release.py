@@ -26,7 +26,16 @@ from dpgep.privacy.accounting import epsilon_of
 from dpgep.privacy.ledger import LedgerEntry, NoiseBlock
 from dpgep.reports.guarantee import PublicInputs
 from dpgep.reports.report import PrivacyReport
-from dpgep.results import contingency, estimates, factor_analysis, group_means, instrumental, partial, paths
+from dpgep.results import (
+    contingency,
+    correspondence,
+    estimates,
+    factor_analysis,
+    group_means,
+    instrumental,
+    partial,
+    paths,
+)
 from dpgep.results.classifier import LinearClassifier, classifier
 from dpgep.results.columns import Columns, ReleasedColumns
 from dpgep.results.intervals import RowLaw
@@ -149,6 +158,7 @@ class Release(ReleasedColumns):
     regression_path = paths.regression_path
     describe = estimates.describe
     crosstab = contingency.crosstab
+    mca = correspondence.mca
     means_by = group_means.means_by
 
     def regression(
@@ -377,7 +387,7 @@ class Release(ReleasedColumns):
         of_all = ["pca", "cca", "pls", "mean", "covariance", "correlation", "describe", "graph", "sample"]
         if self._noisy.mark is None:
             of_all[-1:-1] = ["partial_correlation", "factors", "regression", "regression_path", "instrumental"]
-            of_all[-1:-1] = ["crosstab", "means_by"] * bool(self.model.indicators)
+            of_all[-1:-1] = ["crosstab", "means_by", "mca"] * bool(self.model.indicators)
         return of_all + grouped.get(type(self.model.grouping), []) + ["contrastive_pca"] * self._noisy.by_group
 
 

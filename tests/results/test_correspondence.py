@@ -1,0 +1,100 @@
+"""Multiple correspondence analysis of a release: without noise that of the table of indicators."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import Matrix
+
+import dpgep
+
+pytestmark = pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning", "ignore::dpgep.PrivacyWarning")
+
+TERMS: dict[str, Any] = {"bound": 1.8, "preprocessing": None, "epsilon": 1.0, "delta": 1e-6}
+
+
+def people(n: int, seed: int, *, categories: tuple[int, ...] = (3, 4, 2), dependent: float = 0.5) -> pd.DataFrame:
+    """Categories of which each is that of a hidden class, or any."""
+    rng = np.random.default_rng(seed)
+    hidden = rng.integers(0, 3, n)
+    found = {}
+    for j, k in enumerate(categories):
+        codes = np.where(rng.random(n) < dependent, hidden % k, rng.integers(0, k, n))
+        found[f"q{j}"] = pd.Categorical.from_codes(codes, list("abcd")[:k])
+    return pd.DataFrame(found).assign(age=rng.normal(40.0, 10.0, n))
+
+
+TABLES = {
+    "three columns": people(400, 0),
+    "two columns": people(300, 1, categories=(4, 3)),
+    "five columns": people(500, 2, categories=(2, 2, 3, 4, 3)),
+}
+
+
+def of_indicators(table: pd.DataFrame) -> tuple[Matrix, Matrix]:
+    """Principal inertias and coordinates of categories, by the singular values of the table of indicators."""
+    z = pd.get_dummies(table.drop(columns="age")).to_numpy(float)
+    share = z / z.sum()
+    row, column = share.sum(axis=1), share.sum(axis=0)
+    _, values, vectors = np.linalg.svd(
+        (share - np.outer(row, column)) / np.sqrt(np.outer(row, column)), full_matrices=False
+    )
+    return values**2, vectors[: len(values)].T * values / np.sqrt(column)[:, None]
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_without_noise_it_is_that_of_the_table_of_indicators(table: str) -> None:
+    inertias, coordinates = of_indicators(TABLES[table])
+    found = dpgep.release(TABLES[table], epsilon=math.inf).mca(n_components=3)
+    np.testing.assert_allclose(found.eigenvalues, inertias[:3], rtol=1e-8)
+    signs = np.sign((found.coordinates * coordinates[:, :3]).sum(axis=0))
+    np.testing.assert_allclose(found.coordinates, coordinates[:, :3] * signs, rtol=1e-8, atol=1e-8)
+    assert found.categories == tuple(pd.get_dummies(TABLES[table].drop(columns="age"), prefix_sep="=").columns)
+    total = len(found.categories) / len(found.columns) - 1
+    np.testing.assert_allclose(found.inertia_shares, inertias[:3] / total, rtol=1e-8)
+    assert list(found.to_frame().columns) == ["dimension 1", "dimension 2", "dimension 3"]
+
+
+def test_of_two_columns_corrected_inertias_are_those_of_their_table() -> None:
+    table = TABLES["two columns"]
+    share = pd.crosstab(table["q0"], table["q1"], normalize=True).to_numpy()
+    expected = np.outer(share.sum(axis=1), share.sum(axis=0))
+    values = np.linalg.svd((share - expected) / np.sqrt(expected), compute_uv=False)
+    found = dpgep.release(table, epsilon=math.inf).mca(["q0", "q1"], n_components=2)
+    np.testing.assert_allclose(found.corrected, values[:2] ** 2, rtol=1e-8)
+
+
+@pytest.mark.statistical
+def test_noise_is_no_dimension_and_dependence_is() -> None:
+    # Without dependence the first of 20 alike is the largest with a probability of 1/20, and of 25 such tables more
+    # than 10 are with one below 1e-7. The hidden class has two dimensions.
+    counts = [
+        dpgep.release(people(2000, seed, dependent=0.0).drop(columns="age"), **TERMS, seed=seed).mca().recommended
+        for seed in range(25)
+    ]
+    assert np.count_nonzero(counts) <= 10
+    table = people(20_000, 3, categories=(3, 3, 3))
+    found = dpgep.release(table.drop(columns="age"), **TERMS, seed=3).mca(n_components=4)
+    assert found.recommended == 2
+    assert "2 of 4 dimensions stand out" in repr(found)
+    exact, coordinates = of_indicators(table)
+    np.testing.assert_allclose(found.eigenvalues[:2], exact[:2], rtol=0.1)
+    plane = np.linalg.qr(coordinates[:, :2])[0]
+    assert np.linalg.norm(found.coordinates[:, :2] - plane @ plane.T @ found.coordinates[:, :2]) < 0.4
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "words"),
+    [
+        (["q0"], {}, "at least two different categorical columns, got q0"),
+        (["q0", "q0"], {}, "at least two different"),
+        (["q0", "age"], {}, "'age' is released as a number"),
+        (["q0", "q9"], {}, "no categorical column 'q9'"),
+        (["q0", "q1"], {"n_components": 6}, "must be 1 to 5"),
+    ],
+)
+def test_what_cannot_be_answered_is_refused(columns: list[str], options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        dpgep.release(TABLES["three columns"], epsilon=math.inf).mca(columns, **options)
