@@ -263,11 +263,11 @@ def test_lapack_has_one_thread_for_matrices_that_are_not_large() -> None:
         eigen._eigh = spy
         x = np.random.default_rng(0).standard_normal((300, 200)) / 30
         with threadpoolctl.threadpool_limits(2, user_api="blas"):
-            for d, largest in ((200, 1000), (200, 199)):
+            for d, largest in ((30, 1000), (200, 1000), (200, 199)):
                 eigen._ONE_THREAD = largest
                 dpgep.solve(dpgep.pca(x[:, :d], bound=1.0), epsilon=np.inf, n_components=1)
                 assert blas_threads() == {2}
-        assert found == [(200, {1}), (200, {2})], found
+        assert found == [(30, {1}), (200, {1}), (200, {2})], found
     """)
 
 

@@ -43,6 +43,8 @@ from dpgep.privacy.products import NoisyProducts
 _SMALL = 48
 # From here on most vectors are left out, where only the leading are asked for: all of them take most of the time.
 _MANY = 1000
+# Up to this size OpenBLAS wakes no threads for eigenvectors; beyond, they stay awake for 0.1 s beside what follows.
+_UNTHREADED = 24
 # Up to this size LAPACK has one thread: several wait for each other at every step, and for threads of NumPy's BLAS that
 # are still awake. On two processors beside other work an FDA of 1000 features takes 1.4 s in place of 12, at 200
 # eigenvectors 3 ms in place of 17; alone on them, two threads save a twentieth at 1000.
@@ -123,7 +125,7 @@ def solve_pair(
 
 def on_one_thread(d: int) -> AbstractContextManager[None]:
     """Keep LAPACK to one thread for a block about matrices of d features, where several are slower."""
-    return blas_on_one_thread() if _SMALL < d <= _ONE_THREAD else nullcontext()
+    return blas_on_one_thread() if _UNTHREADED < d <= _ONE_THREAD else nullcontext()
 
 
 def check_pair(a: Matrix, b: Matrix | None, n_components: int, ridge: float) -> None:
