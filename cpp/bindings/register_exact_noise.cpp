@@ -4,6 +4,7 @@
 
 #include "arrays.hpp"
 #include "dpgep/exact_noise.hpp"
+#include "dpgep/normal_cells.hpp"
 #include "register.hpp"
 
 namespace py = pybind11;
@@ -75,6 +76,9 @@ py::tuple scripted(const py::array& digits, std::int64_t scale, Index n) {
 }  // namespace
 
 void register_exact_noise(py::module_& module) {
+  // Now, not at the first draw: a child that is forked while another thread makes it would wait for
+  // that thread, which it does not have, for ever.
+  NormalCells::get();
   module.def("exact_normal", &fill_exact, py::arg("out").noconvert(), py::arg("scale").noconvert(),
              py::arg("stream"), py::arg("n_threads").noconvert() = 1, R"(
 Fill out, 1-D contiguous int64, with independent round(scale * N), N ~ N(0, 1), without approximation.

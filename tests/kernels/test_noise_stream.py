@@ -11,6 +11,8 @@ import multiprocessing
 import os
 import pickle
 import signal
+import subprocess
+import sys
 import threading
 import time
 import warnings
@@ -247,6 +249,44 @@ def test_a_fork_while_another_thread_draws_leaves_no_lock_behind():
     assert thread.is_alive()
     thread.join()
     assert child != stream.bytes(64)
+
+
+# A process that has drawn nothing forks 30 others. Each begins its first draw in a thread, and forks meanwhile.
+FIRST_DRAWS = """
+import os, signal, threading, time
+import numpy as np
+from dpgep._dispatch import core
+
+def in_child(call):
+    child = os.fork()
+    if child == 0:
+        call()
+        os._exit(0)
+    return os.waitpid(child, 0)[1]
+
+def draw():
+    core.exact_normal(np.empty(1, np.int64), 1, core.NoiseStream(), 1)
+
+def draw_in_time():
+    signal.alarm(20)
+    draw()
+
+def fork_during_the_first_draw():
+    thread = threading.Thread(target=draw)
+    thread.start()
+    time.sleep(turn * 1e-5)
+    if in_child(draw_in_time):
+        os._exit(1)
+    thread.join()
+
+for turn in range(30):
+    assert in_child(fork_during_the_first_draw) == 0
+"""
+
+
+def test_a_fork_during_the_first_draw_leaves_no_half_made_table_behind():
+    run = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FIRST_DRAWS]
+    subprocess.run(run, check=True, timeout=120, env={**os.environ, "OPENBLAS_NUM_THREADS": "1"})
 
 
 def test_a_fork_does_not_disturb_the_parent():

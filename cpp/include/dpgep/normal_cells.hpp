@@ -16,8 +16,9 @@ class NormalCells {
   static constexpr std::size_t n_cells = 896, in_one = 32;
   using Digits = std::array<std::uint64_t, 7>;
 
-  // The table of this process, made when it is first asked for. It throws std::logic_error if
-  // rounding could have changed a digit: it does nowhere, as the table is the same everywhere.
+  // The table of this process, made when it is first asked for, which has to be before any fork. It
+  // throws std::logic_error if rounding could have changed a digit: it does nowhere, as the table
+  // is the same everywhere.
   static const NormalCells& get();
 
   std::uint32_t end(std::size_t cell) const { return ends_[cell]; }
