@@ -291,12 +291,16 @@ def reach_of_means(
 
     A bought bound shortens long rows, and moves the mean of a skewed column. Its location, which was bought as a mean
     of the rows before that, is not moved: an interval holds what lies between the two, and in part what the mean may
-    have lost: E (1 - c) |x_j| <= sqrt(P(c < 1) M_jj), P(c < 1) about tr M/b^2 (`dpgep.models.clipping`).
+    have lost: E (1 - c) |x_j| <= sqrt(P(c < 1) M_jj), P(c < 1) as the histogram of norms shows it, whatever columns are
+    asked for, or about tr M/b^2 (`dpgep.models.clipping`).
     """
     mean, clipping = total_mean(released), released.clipping
     if clipping is None:
         return mean, np.zeros_like(mean)
     tails = np.maximum(clipping.most - np.maximum(np.diagonal(clipping.covariance), 0.0), 0.0)
     scaled = preprocessing is not None and preprocessing.scale is not None
-    reached = _REACHED * np.sqrt(min(float(clipping.tails.sum()) / bound**2, 1.0) * tails)
+    shortened = max(
+        float(clipping.tails.sum()) / bound**2, 0.0 if preprocessing is None else preprocessing.rows_clipped
+    )
+    reached = _REACHED * np.sqrt(min(shortened, 1.0) * tails)
     return np.zeros_like(mean) if scaled else mean, reached
