@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -21,10 +20,11 @@ import scipy.linalg
 from dpgep._optional import import_extra
 from dpgep._show import aligned
 from dpgep.models.model import Matrix
+from dpgep.models.moments import total_mean
 from dpgep.models.pairwise import require_no_pairs
 from dpgep.reports.report import PrivacyReport
 from dpgep.results.columns import ReleasedColumns
-from dpgep.results.contingency import Variables, indicators_of, joint
+from dpgep.results.contingency import Variables, indicators_of
 
 # Releases of columns that do not depend on each other, all of whose eigenvalues a dimension must exceed.
 _NULL_DRAWS = 19
@@ -118,16 +118,20 @@ def mca(
     q, ends = len(names), np.cumsum([0, *map(len, scales)])
     if not 1 <= n_components <= ends[-1]:
         raise ValueError(f"n_components must be 1 to {ends[-1]} for these categories, got {n_components}")
-    matrix, deviations = np.eye(ends[-1]), np.zeros((ends[-1], ends[-1]))
-    for i, j in combinations(range(q), 2):
-        block = slice(ends[i], ends[i + 1]), slice(ends[j], ends[j + 1])
-        dependence = joint(found[i], found[j], noisy)[0] / np.sqrt(np.outer(found[i].divisors, found[j].divisors))
-        matrix[block] = axes[i].T @ dependence @ axes[j]
-        deviations[block] = np.sqrt(noisy.noise.second**2 / 2 * np.outer(scales[i], scales[j]) + 1 / noisy.n)
-    values, vectors = np.linalg.eigh(matrix / q, UPLO="U")
+    same = scipy.linalg.block_diag(*(np.ones((len(each), len(each))) for each in scales)) > 0
+    to_axes = scipy.linalg.block_diag(
+        *(
+            axis.T @ (each.forms * each.restored / np.sqrt(each.divisors)[:, None])
+            for axis, each in zip(axes, found, strict=True)
+        )
+    )
+    mean, scale = total_mean(noisy), np.concatenate(scales)
+    matrix = np.where(same, np.eye(len(scale)), to_axes @ (noisy.second - np.outer(mean, mean)) @ to_axes.T)
+    deviations = np.where(same, 0.0, np.sqrt(noisy.noise.second**2 / 2 * np.outer(scale, scale) + 1 / noisy.n))
+    values, vectors = np.linalg.eigh(matrix / q)
     values, vectors = values[::-1][:n_components], vectors[:, ::-1][:, :n_components]
     draws = np.random.default_rng(0).standard_normal((_NULL_DRAWS, *matrix.shape))
-    null = np.linalg.eigvalsh((np.eye(len(matrix)) + draws * deviations) / q, UPLO="U")[:, ::-1][:, :n_components]
+    null = np.linalg.eigvalsh((np.eye(len(matrix)) + draws * deviations) / q)[:, ::-1][:, :n_components]
     divisors = np.concatenate([each.divisors for each in found])
     standard = scipy.linalg.block_diag(*axes) @ vectors / np.sqrt(divisors)[:, None]
     standard *= np.sign(standard[np.abs(standard).argmax(axis=0), np.arange(n_components)])
