@@ -293,6 +293,25 @@ def test_blas_has_one_thread_while_the_map_of_rows_is_bought() -> None:
     """)
 
 
+def test_answers_of_a_release_are_the_same_whatever_the_threads_of_blas() -> None:
+    in_a_process_of_its_own("""
+        import numpy as np
+        import dpgep
+
+        rows = np.random.default_rng(0).standard_normal((3000, 90))
+        rows[:, 0] += rows[:, 1:4].sum(axis=1)
+        release = dpgep.release(rows, bound=20.0, epsilon=10.0, delta=1e-6)
+        found = []
+        for n_threads in (1, 2):
+            with threadpoolctl.threadpool_limits(n_threads, user_api="blas"):
+                answer = release.regression(0)
+                found.append((answer.coefficients, answer.standard_errors, release.partial_correlation().low))
+                found[-1] += (release.pca(n_components=1).intervals().eigenvalues,)
+                assert blas_threads() == {n_threads}
+        assert all(np.array_equal(one, two) for one, two in zip(*found, strict=True))
+    """)
+
+
 def test_runs_at_the_same_time_set_blas_back_after_the_last() -> None:
     in_a_process_of_its_own("""
         with threadpoolctl.threadpool_limits(2, user_api="blas"):

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, TypeAlias
+from functools import cached_property, wraps
+from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpgep._checks import did_you_mean, quoted, whole_number
+from dpgep.methods.eigen import on_one_thread
 from dpgep.models.moments import ReleasedMoments, in_one_group, together
 from dpgep.models.preprocessing import Preprocessing, unclipped
 from dpgep.models.row_model import Classes, RowModel
@@ -21,6 +22,9 @@ from dpgep.sources.names import Names, listed
 
 # Names or numbers of columns; None: all.
 Columns: TypeAlias = Sequence[str | int] | NDArray[Any] | None
+
+Asked = ParamSpec("Asked")
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -150,6 +154,22 @@ def _heads(labels: list[str]) -> list[str]:
     first = labels[0]
     places = [place for place, sign in enumerate(first) if sign == "="]
     return [first[:place] for place in places if all(label.startswith(first[: place + 1]) for label in labels)]
+
+
+Released = TypeVar("Released", bound=ReleasedColumns)
+
+
+def on_one_thread_of_blas(
+    ask: Callable[Concatenate[Released, Asked], Answer],
+) -> Callable[Concatenate[Released, Asked], Answer]:
+    """A question that is answered alike whatever the number of threads; several would be slower."""
+
+    @wraps(ask)
+    def answer(release: Released, /, *args: Asked.args, **options: Asked.kwargs) -> Answer:
+        with on_one_thread(release.model.n_features):
+            return ask(release, *args, **options)
+
+    return answer
 
 
 def numbers_of(

@@ -31,7 +31,7 @@ from dpgep.models.preprocessing import Preprocessing
 from dpgep.models.redundant import Redundancy
 from dpgep.models.row_model import PencilPart
 from dpgep.reports.report import PrivacyReport
-from dpgep.results.columns import ReleasedColumns
+from dpgep.results.columns import ReleasedColumns, on_one_thread_of_blas
 from dpgep.results.estimates import reach_of_covariance
 from dpgep.sources.names import listed
 
@@ -216,6 +216,7 @@ class CrossTable:
         return "\n".join([*lines, *aligned([["", *self.column_labels], *table])])
 
 
+@on_one_thread_of_blas
 def crosstab(release: ReleasedColumns, a: str, b: str | None = None, *, level: float = 0.9) -> CrossTable:
     """Counts of people by the categorical column ``a``, or by ``a`` and ``b``, with a test of independence.
 

@@ -23,7 +23,7 @@ from dpgep.models.model import Matrix
 from dpgep.models.moments import total_mean
 from dpgep.models.pairwise import require_no_pairs
 from dpgep.reports.report import PrivacyReport
-from dpgep.results.columns import ReleasedColumns
+from dpgep.results.columns import ReleasedColumns, on_one_thread_of_blas
 from dpgep.results.contingency import Variables, indicators_of
 
 # Releases of columns that do not depend on each other, all of whose eigenvalues a dimension must exceed.
@@ -95,6 +95,7 @@ class CorrespondenceAnalysis:
         return "\n".join(lines + [f"  ... {left} more categories"] * (left > 0))
 
 
+@on_one_thread_of_blas
 def mca(
     release: ReleasedColumns, columns: Sequence[str] | None = None, *, n_components: int = 2
 ) -> CorrespondenceAnalysis:

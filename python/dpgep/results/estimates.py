@@ -23,7 +23,7 @@ from dpgep.models.moments import (
 from dpgep.models.preprocessing import Preprocessing
 from dpgep.models.redundant import opposites
 from dpgep.reports.report import PrivacyReport
-from dpgep.results.columns import Columns, ReleasedColumns
+from dpgep.results.columns import Columns, ReleasedColumns, on_one_thread_of_blas
 from dpgep.results.intervals import RowLaw, correlation_intervals, require_law
 from dpgep.sources.names import Names
 
@@ -136,6 +136,7 @@ def mean_intervals(
     return means(*release._judged(release._numbers(columns)), release._row_bound, level, rows)
 
 
+@on_one_thread_of_blas
 def covariance(
     release: ReleasedColumns, columns: Columns = None, *, level: float = 0.9, rows: RowLaw = "gaussian"
 ) -> MatrixEstimate:
@@ -147,6 +148,7 @@ def covariance(
     return MatrixEstimate("covariance", values, low, high, level, release._names_of(features), release.report)
 
 
+@on_one_thread_of_blas
 def correlation(
     release: ReleasedColumns, columns: Columns = None, *, level: float = 0.9, rows: RowLaw = "gaussian"
 ) -> MatrixEstimate:
@@ -164,6 +166,7 @@ def correlation(
     return MatrixEstimate("correlation", values, low, high, level, release._names_of(features), release.report)
 
 
+@on_one_thread_of_blas
 def describe(
     release: ReleasedColumns, columns: Columns = None, *, level: float = 0.9, rows: RowLaw = "gaussian"
 ) -> Description:

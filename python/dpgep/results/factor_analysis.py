@@ -20,7 +20,7 @@ from dpgep.models.moments import ReleasedMoments, goe, standardization_of, total
 from dpgep.models.pairwise import require_no_pairs
 from dpgep.models.plausible import bartlett, root_of
 from dpgep.reports.report import PrivacyReport
-from dpgep.results.columns import Columns, ReleasedColumns
+from dpgep.results.columns import Columns, ReleasedColumns, on_one_thread_of_blas
 from dpgep.results.estimates import correlation_of
 
 Rotation = Literal["varimax", "promax"]
@@ -117,6 +117,7 @@ class Factors:
         return "\n".join(lines)
 
 
+@on_one_thread_of_blas
 def factors(
     release: ReleasedColumns,
     columns: Columns = None,

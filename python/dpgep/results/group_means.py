@@ -16,7 +16,7 @@ from dpgep.models.moments import ReleasedMoments
 from dpgep.models.pairwise import require_no_pairs
 from dpgep.models.preprocessing import Preprocessing
 from dpgep.reports.report import PrivacyReport
-from dpgep.results.columns import Columns, ReleasedColumns
+from dpgep.results.columns import Columns, ReleasedColumns, on_one_thread_of_blas
 from dpgep.results.contingency import Variables, indicators_of, joint, reach_of_shares
 from dpgep.results.estimates import reach_of_means
 from dpgep.results.intervals import RowLaw, require_law
@@ -121,6 +121,7 @@ class GroupMeans:
         return "\n".join([*lines, *aligned([["", *people, "F", "p"], *table])])
 
 
+@on_one_thread_of_blas
 def means_by(
     release: ReleasedColumns,
     category: str,

@@ -25,7 +25,7 @@ from dpgep.errors import AccuracyWarning, warn
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, total_mean
 from dpgep.models.pairwise import require_no_pairs
-from dpgep.results.columns import Columns, ReleasedColumns, number_of
+from dpgep.results.columns import Columns, ReleasedColumns, number_of, on_one_thread_of_blas
 from dpgep.results.intervals import require_law
 from dpgep.results.regression import Regression, inverse_of_noisy, units_of
 from dpgep.results.solution import absent_values
@@ -61,6 +61,7 @@ class InstrumentalRegression(Regression):
         return [f"  by        {standing}: first-stage F {self.first_stage_f:.3g}", *super()._remarks()]
 
 
+@on_one_thread_of_blas
 def instrumental(
     release: ReleasedColumns,
     y: str | int,

@@ -23,7 +23,7 @@ from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, correlation_form_variance, standardization_of, total_mean
 from dpgep.models.pairwise import require_no_pairs
 from dpgep.reports.report import PrivacyReport
-from dpgep.results.columns import Columns, ReleasedColumns
+from dpgep.results.columns import Columns, ReleasedColumns, on_one_thread_of_blas
 from dpgep.results.estimates import MatrixEstimate, correlation_of
 from dpgep.results.intervals import RowLaw, not_rejected, require_law
 from dpgep.results.regression import inverse_of_noisy
@@ -41,6 +41,7 @@ _GAP, _PASSES = 1e-4, 500
 _SHOWN = 12
 
 
+@on_one_thread_of_blas
 def partial_correlation(
     release: ReleasedColumns, columns: Columns = None, *, level: float = 0.9, rows: RowLaw = "gaussian"
 ) -> MatrixEstimate:
@@ -169,6 +170,7 @@ class Graph:
         return "\n".join(lines + [f"  ... {len(edges) - _SHOWN} more"] * (len(edges) > _SHOWN))
 
 
+@on_one_thread_of_blas
 def graph(release: ReleasedColumns, columns: Columns = None, *, penalty: float | None = None) -> Graph:
     """The Gaussian graphical model that scikit-learn's graphical lasso finds in the released correlations.
 

@@ -19,7 +19,7 @@ from dpgep._optional import import_extra
 from dpgep.models.model import Matrix
 from dpgep.models.pairwise import require_no_pairs
 from dpgep.reports.report import PrivacyReport
-from dpgep.results.columns import Columns, ReleasedColumns
+from dpgep.results.columns import Columns, ReleasedColumns, on_one_thread_of_blas
 from dpgep.results.regression import fitted, units_of
 
 By = Literal["lasso", "elastic net", "ridge", "subsets", "principal components", "pls"]
@@ -94,6 +94,7 @@ class RegressionPath:
         return "\n".join(lines)
 
 
+@on_one_thread_of_blas
 def regression_path(
     release: ReleasedColumns,
     y: str | int,

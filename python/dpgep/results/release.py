@@ -37,7 +37,7 @@ from dpgep.results import (
     paths,
 )
 from dpgep.results.classifier import LinearClassifier, classifier
-from dpgep.results.columns import Columns, ReleasedColumns
+from dpgep.results.columns import Columns, ReleasedColumns, on_one_thread_of_blas
 from dpgep.results.intervals import RowLaw
 from dpgep.results.regression import Regression, regression
 from dpgep.results.solution import Solution, solution_of, warn_of_accuracy
@@ -161,6 +161,7 @@ class Release(ReleasedColumns):
     mca = correspondence.mca
     means_by = group_means.means_by
 
+    @on_one_thread_of_blas
     def regression(
         self,
         y: str | int,

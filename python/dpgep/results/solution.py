@@ -16,7 +16,7 @@ from dpgep.data.inputs import column_names
 from dpgep.errors import AccuracyWarning, warn
 from dpgep.methods.auto import may_favour_clipping
 from dpgep.methods.base import Diagnostics, MethodResult
-from dpgep.methods.eigen import judged_components
+from dpgep.methods.eigen import judged_components, on_one_thread
 from dpgep.methods.release import MOST_FEATURES, ReleaseDiagnostics, columns_are
 from dpgep.models.model import Model
 from dpgep.models.moments import ReleasedMoments, paired, together, total_mean
@@ -162,7 +162,8 @@ class Solution:
         assert bound is not None
         sizes = not noisy.model.traits.scale_free
         warn_of_clipping(noisy.released.clipping, self.feature_names, sizes=sizes)
-        found = bootstrap_intervals(noisy, ridge, lost, bound, level, rows, self.relative_components)
+        with on_one_thread(noisy.model.n_features):
+            found = bootstrap_intervals(noisy, ridge, lost, bound, level, rows, self.relative_components)
         if preprocessing is None or noisy.model.traits.scale_free:
             return found
         of_rows = preprocessing.eigenvalues
