@@ -259,6 +259,8 @@ def _asked(groups: dict[str, Any], people: People, terms: Terms) -> Any:
             lambda asked: (asked.partial_correlation(X), asked.graph(X), asked.factors(X, n_factors=1)),
             lambda asked: asked.regression("a", on=["b", "joined"]),
             lambda asked: asked.regression_path("a", on=["b", "joined"]),
+            lambda asked: asked.instrumental("a", on=["b"], instruments=["joined"]),
+            lambda asked: asked.mca(["region"]),
             lambda asked: asked.sample(5, seed=1),
         ]
     elif "classes" in groups:
