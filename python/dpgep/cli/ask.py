@@ -25,8 +25,7 @@ _EXAMPLE = """example:
   dpgep ask people.dpgep crosstab sex region
   dpgep ask people.dpgep pca --standardize --n-components 2"""
 
-# Arguments on the left and on the right of "~", and after "|", those of several columns starred; and of a list, where
-# it is not one.
+# Arguments on the left and on the right of "~", and after "|"; lists of columns are starred.
 _FORMULAS = {
     "regression": ("y", "on*"),
     "regression_path": ("y", "on*"),
@@ -35,6 +34,7 @@ _FORMULAS = {
     "pls": ("x*", "y*"),
     "means_by": ("columns*", "category"),
 }
+# Arguments that are single columns, of questions without a formula; all others take a list of columns.
 _LISTS = {"crosstab": ("a", "b")}
 # Options that questions take.
 _OPTIONS = ("level", "ridge", "by", "penalty", "n_factors", "rotation", "standardize", "n_components", "sparsity")

@@ -580,7 +580,7 @@ class ProductMoment(_SumsOfProducts):
         self.total = np.zeros((len(directions.vectors) // len(factors),) * 2, dtype=np.int64)
 
     def _add_products(self, products: Matrix) -> None:
-        # the first view is multiplied by the products of the last one, and the last by those of the first
+        # the first view is multiplied by the products of the last one, and the last by the products of the first
         first, last = (factors.clipped(products, self._bits) for factors in (self._by_last, self._by_first))
         self.total += (first.T @ last).astype(np.int64)
 

@@ -67,7 +67,7 @@ class CorrespondenceAnalysis:
 
     @property
     def corrected(self) -> Matrix:
-        """(k,), (Q/(Q - 1) (lambda - 1/Q))^2, or 0 below 1/Q (Benzecri); of two columns, those of their table."""
+        """(k,), (Q/(Q - 1) (lambda - 1/Q))^2, or 0 below 1/Q (Benzecri); of two columns, of their table."""
         q = len(self.columns)
         return np.asarray((q / (q - 1) * np.maximum(self.eigenvalues - 1 / q, 0.0)) ** 2)
 

@@ -46,7 +46,7 @@ class Factors:
     uniqueness : (d,), shares of the columns' variances that no factor explains, at least 0.005.
     factor_correlation : (k, k); the identity but for promax.
     eigenvalues : (d,), of the released correlations, the largest first.
-    recommended : number of factors by parallel analysis: of eigenvalues above those of columns without factors, with
+    recommended : number of factors by parallel analysis: of eigenvalues above the ones of columns without factors, with
         as many people and the noise of the release (at a level of 5 % each).
     rotation : "varimax", "promax", or None for principal axes.
     names : of the columns; numbers as text where they have none.
@@ -127,7 +127,7 @@ def factors(
 ) -> Factors:
     """Factors of columns by least squares; by default as many as parallel analysis recommends, and at least one.
 
-    Rotations are those of R's ``factanal``: varimax of loadings of unit rows, and promax of power 4 after it. Raises
+    Rotations are as in R's ``factanal``: varimax of loadings of unit rows, and promax of power 4 after it. Raises
     ValueError for fewer than three columns, more factors than their correlations determine, (d - k)^2 < d + k, and
     ``missing="pairwise"``.
     """

@@ -1,6 +1,6 @@
 """Regressions with a penalty, of few columns, or on few components: all of them from one released matrix.
 
-They need the correlations R of the columns and r with y. R is that of C + Xi and r that of b, those of the release's
+They need the correlations R of the columns and r with y. R belongs to C + Xi and r to b, as in the release's
 `regression` (`dpgep.results.regression`): what the noise asks for is corrected once, R is positive semidefinite, and
 every path ends at that regression. Coefficients w are of columns and y in units of their deviations until the end.
 """
@@ -117,7 +117,7 @@ def regression_path(
         Names or numbers of columns.
     by
         A penalty; all subsets of at most 12 columns, the best of each size; or components, principal ones of
-        standardized columns or those of partial least squares.
+        standardized columns or of partial least squares.
     steps : sequence of numbers, optional
         Penalties; or numbers of columns or components. Default: where the columns of a lasso change, 30 penalties, or
         all numbers.
