@@ -32,9 +32,9 @@ from dpgep.results import (
     estimates,
     factor_analysis,
     group_means,
-    instrumental,
     partial,
     paths,
+    two_stage,
 )
 from dpgep.results.classifier import LinearClassifier, classifier
 from dpgep.results.columns import Columns, ReleasedColumns, on_one_thread_of_blas
@@ -154,7 +154,7 @@ class Release(ReleasedColumns):
     partial_correlation = partial.partial_correlation
     graph = partial.graph
     factors = factor_analysis.factors
-    instrumental = instrumental.instrumental
+    instrumental = two_stage.instrumental
     regression_path = paths.regression_path
     describe = estimates.describe
     crosstab = contingency.crosstab
