@@ -35,8 +35,8 @@ _DROWNED = 0.5
 _FALSE_EDGE = 0.05
 # Entries of a sparse precision matrix below this part of their columns' are no edges.
 _ZERO = 1e-10
-# Duality gap at which a graphical lasso has converged, and its most passes over the columns.
-_GAP, _PASSES = 1e-4, 500
+# Duality gap at which a graphical lasso has converged, its most passes over the columns, and a singular eigenvalue.
+_GAP, _PASSES, _SINGULAR = 1e-4, 500, 1e-10
 # Edges that are printed.
 _SHOWN = 12
 
@@ -204,12 +204,13 @@ def _sparse_inverse(correlation: Matrix, penalty: float) -> Matrix:
     """By scikit-learn's graphical lasso, which warns, or fails in one way or another, where it finds no solution."""
     covariance = import_extra("sklearn.covariance", "sklearn")
     gap, precision = math.nan, correlation
+    least = penalty + float(np.linalg.eigvalsh(correlation)[0])
     with warnings.catch_warnings(), contextlib.suppress(FloatingPointError, np.linalg.LinAlgError):
         warnings.simplefilter("ignore")
         settings = {"tol": _GAP, "max_iter": _PASSES, "return_costs": True}
         _, precision, costs = covariance.graphical_lasso(correlation, penalty, **settings)
         gap = float(np.atleast_2d(costs)[-1, 1])
-    if not abs(gap) < _GAP:
+    if not abs(gap) < _GAP or least < _SINGULAR:
         raise ValueError(f"the graphical lasso has no solution at penalty {penalty:.3g}: give a larger one")
     return np.asarray(precision)
 
