@@ -37,6 +37,8 @@ from dpgep.sources.names import listed
 
 # What people are called who have none of the listed categories.
 OTHER = "(not listed)"
+# Deviations of its noise from which on a share of people without a listed category is taken to be there.
+_BY_CHANCE = 2.0
 # Of variances of indicators, the least and the most over those released that are taken to have been there.
 _RESTORED = 0.5, 2.0
 
@@ -110,7 +112,9 @@ class Variables:
         redundant = Redundancy.of_columns((tuple(range(len(places))),), len(places), names, mapped)
         assert redundant is not None
         forms, missing = np.diag(scale), 1 - float(location.sum())
-        if redundant.without_variance(PencilPart(np.full(1, -1.0)), mean_factor(part), part) is None:
+        none = redundant.without_variance(PencilPart(np.full(1, -1.0)), mean_factor(part), part)
+        by_chance = max(_BY_CHANCE * noisy.noise.sums * float(np.linalg.norm(scale)), 0.5 / noisy.n)
+        if none is None or missing - float(scale @ mean) > by_chance:
             forms, offsets = np.vstack([forms, -scale]), np.append(location, missing)
             labels = (*labels, OTHER)
         else:
