@@ -722,9 +722,9 @@ def test_audits_find_no_more_than_is_paid(colluding: int) -> None:
     def likelihood(output: tuple[Matrix, Matrix]) -> float:
         return float(output[0][1, 1] - output[0][0, 0])
 
-    values = dpgep.auditing.audit(view, neighbours, likelihood, gaussian=True, **budget)
+    values = dpgep.auditing.audit(view, neighbours, likelihood, gaussian=True, **{**budget, "runs": 800})
     assert not values.flagged
-    assert values.mu > 0.25
+    assert values.mu > 0.25  # the bound has a mean of about 0.6 and a deviation of 0.06; of 300 runs 0.4 and 0.09
     bits = dpgep.auditing.audit(view, neighbours, lambda output: numbers_in(list(output))[0], low_bits=True, **budget)
     assert not bits.flagged
 
