@@ -43,7 +43,7 @@ from dpgep.privacy.products import NoisyProducts
 _SMALL = 48
 # From here on most vectors are left out, where only the leading are asked for: all of them take most of the time.
 _MANY = 1000
-# Up to this size OpenBLAS wakes no threads for eigenvectors; beyond, they stay awake for 0.1 s beside what follows.
+# Up to this size OpenBLAS wakes no threads for eigenvectors; beyond, they stay awake for 0.1 s and slow what follows.
 _UNTHREADED = 24
 # Up to this size LAPACK has one thread: several wait for each other at every step, and for threads of NumPy's BLAS that
 # are still awake. On two processors beside other work an FDA of 1000 features takes 1.4 s in place of 12, at 200
