@@ -89,6 +89,20 @@ def test_separators_and_compression_are_found(name: str, separator: str) -> None
     assert rows(name) == [[1, 2], [3, 4]]
 
 
+@pytest.mark.parametrize(
+    ("separator", "text"),
+    [
+        (";", "a;b;c\n1,5;2;x\n-3,25;1e3;y\n"),
+        ("\t", "a\tb\tc\n1,5\t2\tx,y\n-3,25\t1000\ty\n"),
+        (";", "a;b;c\n1.5;2;x,y,z\n-3.25;1000;y\n"),
+    ],
+)
+def test_numbers_with_decimal_commas_are_numbers(separator: str, text: str) -> None:
+    """Where commas do not separate, however many of them a row has: the separator is found in the names."""
+    write("s.csv", text)
+    assert rows("s.csv", ["a", "b"]) == [[1.5, 2], [-3.25, 1000]]
+
+
 def test_numbers_that_start_out_whole_or_empty_may_be_fractions_later() -> None:
     many = 200_000
     write("long.csv", "a,b\n" + "1,\n" * many + "2.5,3.5\n")
@@ -181,6 +195,12 @@ def test_columns_of_another_encoding_that_nobody_asks_for_do_not_matter() -> Non
     [
         ("none-*.csv", {}, FileNotFoundError, "no files match 'none-*.csv'"),
         ("none.csv", {}, FileNotFoundError, "there is no file or folder 'none.csv'"),
+        (
+            "a.xlsx",
+            {},
+            ValueError,
+            "a.xlsx is of a kind that is not read here: save it as CSV or Parquet, or pass pandas.read_excel(path)",
+        ),
         (["a.csv", "a.parquet"], {}, ValueError, "files of several kinds, CSV and parquet"),
         (["a.csv", "b.csv"], {}, ValueError, "b.csv has other columns than a.csv, or in another order"),
         ("a.csv", {"dates": ["y"]}, TypeError, "column 'y' (string) holds no dates"),
@@ -198,6 +218,7 @@ def test_columns_of_another_encoding_that_nobody_asks_for_do_not_matter() -> Non
 def test_bad_sources_and_options(source: Any, options: Any, error: type[Exception], message: str) -> None:
     write("a.csv", "x,y\n1,q\n")
     write("b.csv", "y,x\nq,1\n")
+    write("a.xlsx", "")
     pa.parquet.write_table(pa.table({"x": [1]}), "a.parquet")
     with pytest.raises(error, match=re.escape(message)):
         dpgep.scan(source, **options)

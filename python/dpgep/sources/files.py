@@ -39,10 +39,11 @@ _SAVE_AS_UTF8 = "save it in UTF-8; it may be in Latin-1 or Windows-1252"
 class CsvFiles(ArrowTable):
     """CSV files in UTF-8 with a line of names, one after the other; compressed where their suffix says so.
 
-    The separator is a comma, or what separates the names. Numbers are float64, also those in columns that start out
-    whole or empty; true and false are booleans, 2024-03-31 is a date. The columns of ``text`` are text whatever
-    is in them. Empty values, NA, NaN and the like are missing in all but text. Rows are never skipped: one that lacks a
-    value, or a value of another type than its column, is an error.
+    The separator is a comma, or what separates the names. With another than a comma, numbers may have decimal commas,
+    and do if more columns are numbers then. Numbers are float64, also those in columns that start out whole or empty;
+    true and false are booleans, 2024-03-31 is a date. The columns of ``text`` are text whatever is in them. Empty
+    values, NA, NaN and the like are missing in all but text. Rows are never skipped: one that lacks a value, or a value
+    of another type than its column, is an error.
     """
 
     n_rows = None
@@ -50,12 +51,12 @@ class CsvFiles(ArrowTable):
 
     def __init__(self, files: Sequence[str], text: Sequence[object] = ()) -> None:
         self._files = list(files)
-        separator = "\t" if ".tsv" in PurePath(self._files[0].lower()).suffixes else ","
-        schema = self._inspected(separator)
-        if len(schema.names) == 1:
-            others = [each for each in _SEPARATORS if each in schema.names[0]]
-            separator = others[0] if others else separator
-            schema = self._inspected(separator) if others else schema
+        separator = self._separator()
+        schema, self._decimal_point = self._inspected(separator), "."
+        if separator != ",":
+            with_commas = self._inspected(separator, ",")
+            if sum(map(is_numeric, with_commas.types)) > sum(map(is_numeric, schema.types)):
+                schema, self._decimal_point = with_commas, ","
         as_text(schema.names)  # refuses two of one name
         if any(map(_is_number, schema.names)):
             first = self._files[0]
@@ -78,18 +79,29 @@ class CsvFiles(ArrowTable):
         # does so by a block for each processor, and is no faster
         reading = csv.ReadOptions(block_size=_BLOCK, use_threads=False)
         types = csv.ConvertOptions(
-            include_columns=names, column_types={name: self.schema.field(name).type for name in names}
+            include_columns=names,
+            column_types={name: self.schema.field(name).type for name in names},
+            decimal_point=self._decimal_point,
         )
         for file in self._files:
             with self._values_withheld(), csv.open_csv(file, reading, self._parse_options, types) as reader:
                 yield from _joined(reader)
 
-    def _inspected(self, separator: str) -> Any:
+    def _separator(self) -> str:
+        """What separates the names, whatever the rows hold."""
+        csv, file = pyarrow(".csv"), self._files[0]
+        expected = "\t" if ".tsv" in PurePath(file.lower()).suffixes else ","
+        parsing = _parsing(expected, invalid_row_handler=lambda _: "skip")
+        with self._values_withheld(file), csv.open_csv(file, csv.ReadOptions(block_size=_BLOCK), parsing) as reader:
+            first, *others = reader.schema.names
+        return expected if others else next((each for each in _SEPARATORS if each in first), expected)
+
+    def _inspected(self, separator: str, decimal_point: str = ".") -> Any:
         """The schema of the first file; all must have its names."""
         csv, schemas = pyarrow(".csv"), []
-        reading = csv.ReadOptions(block_size=_BLOCK)
+        reading, types = csv.ReadOptions(block_size=_BLOCK), csv.ConvertOptions(decimal_point=decimal_point)
         for file in self._files:
-            with self._values_withheld(file), csv.open_csv(file, reading, _parsing(separator)) as reader:
+            with self._values_withheld(file), csv.open_csv(file, reading, _parsing(separator), types) as reader:
                 schemas.append(reader.schema)
                 reader.schema.names  # noqa: B018  # of another encoding, refused as the file is opened
         for file, schema in zip(self._files, schemas, strict=True):
@@ -138,10 +150,8 @@ def _joined(batches: Iterable[Any]) -> Iterator[Any]:
             begun, size = [], 0
 
 
-def _parsing(separator: str, *, ignore_empty_lines: bool = True) -> Any:
-    return pyarrow(".csv").ParseOptions(
-        delimiter=separator, newlines_in_values=True, ignore_empty_lines=ignore_empty_lines
-    )
+def _parsing(separator: str, **options: Any) -> Any:
+    return pyarrow(".csv").ParseOptions(delimiter=separator, newlines_in_values=True, **options)
 
 
 def _type(found: Any) -> Any:
@@ -329,6 +339,14 @@ _SUFFIXES = {
     "NPZ": (".npz",),
 }
 _KINDS = {suffix: kind for kind, suffixes in _SUFFIXES.items() for suffix in suffixes}
+# what holds tables and is not read here, but by pandas
+_READ_BY_PANDAS = {
+    **dict.fromkeys((".xlsx", ".xls", ".xlsm", ".ods"), "excel"),
+    ".sav": "spss",
+    ".dta": "stata",
+    **dict.fromkeys((".sas7bdat", ".xpt"), "sas"),
+    ".json": "json",
+}
 _COMPRESSED = (".gz", ".bz2", ".zst", ".lz4", ".br")
 
 
@@ -338,6 +356,12 @@ def open_files(values: Sequence[str | Path], categories: Categories) -> Source |
     Several files of arrays come as a list of batches. What has no known suffix is Parquet.
     """
     paths = [path for value in values for path in _matching(os.fspath(value))]
+    for path in paths:
+        if reader := _READ_BY_PANDAS.get(PurePath(path.lower()).suffix):
+            raise ValueError(
+                f"{path} is of a kind that is not read here: save it as CSV or Parquet, or pass "
+                f"pandas.read_{reader}(path), of which all rows are in memory"
+            )
     kinds = {_kind_of_place(path) for path in paths}
     if len(kinds) > 1:
         raise ValueError(f"files of several kinds, {' and '.join(sorted(kinds))}: read one kind at a time")

@@ -30,6 +30,7 @@ is_lazy_frame = _kind("polars", "LazyFrame")
 is_dataset = _kind("pyarrow.dataset", "Dataset")
 is_reader = _kind("pyarrow", "RecordBatchReader")
 is_spark_frame = _kind("pyspark.sql", "DataFrame")
+is_connection = _kind("adbc_driver_manager.dbapi", "Connection")
 
 
 def is_table(value: Any) -> bool:

@@ -21,7 +21,7 @@ from dpgep.sources.files import ParquetFiles, ParquetPart, open_files
 from dpgep.sources.filters import Condition, Filtered
 from dpgep.sources.names import Key, Names, check_same, listed
 from dpgep.sources.source import Source, packages_messages_withheld
-from dpgep.sources.tables import ArrowTable, Dataset, Frame, LazyFrame, SparkFrame, Stream, copied
+from dpgep.sources.tables import ArrowTable, Dataset, Frame, LazyFrame, Query, SparkFrame, Stream, copied
 
 SUPPORTED = (
     "paths of Parquet, CSV, Arrow, NPY or NPZ files, a table of pyarrow, pandas, polars or Spark, an array of NumPy, "
@@ -197,6 +197,7 @@ def scan(
     categories: Mapping[Any, Sequence[Any]] | None = None,
     dates: Sequence[Any] | None = None,
     filter: Condition | None = None,
+    query: str | None = None,
 ) -> Scan:
     """Data that need not fit into memory, one row per person, as batches.
 
@@ -208,7 +209,8 @@ def scan(
           read in the order of their paths;
         - a pyarrow Dataset, Table, RecordBatch or RecordBatchReader, a pandas or polars DataFrame, or another object
           with ``__arrow_c_stream__``;
-        - a polars LazyFrame, whose query runs in each pass; rows that it chooses by people's values need
+        - a polars LazyFrame, or a connection of ADBC (`adbc_driver_postgresql.dbapi.connect(...)`, SQLite's, ...) with
+          its ``query``, which run in each pass; rows that they choose by people's values need
           ``adjacency="add-remove"``, which protects their number;
         - a Spark DataFrame, whose executors sum the rows (docs/distributed.md): problems read it, `Scan.read` does not;
         - an array of shape (n, d): NumPy's, also memory-mapped, a SciPy sparse matrix, a data set of h5py, an array of
@@ -236,6 +238,9 @@ def scan(
         ``and``, ``or``, ``not``. As in SQL, a comparison with a missing value is neither true nor false, and keeps no
         row; nor does an expression that cannot be computed, such as 6 / y where y is 0. How many rows are kept then
         depends on people's values: problems need ``adjacency="add-remove"``, which protects that number.
+    query : str, optional
+        The SQL query whose rows are read from a connection of ADBC. Its rows need one order in all passes, as by
+        ``ORDER BY``, and one snapshot of the database (docs/sources.md).
 
     Returns
     -------
@@ -279,6 +284,10 @@ def scan(
         if all(option is None for option in (n_rows, batch_rows, progress, categories, dates, filter)):
             return source
         raise TypeError("already a scan: set its options when it is created")
+    if (query is not None) != kinds.is_connection(source):
+        raise TypeError("a query belongs to a connection of ADBC: dpgep.scan(connection, query='SELECT ...')")
+    if query is not None:
+        source = Query(source, query)
     if filter is not None and n_rows is not None:
         raise ValueError("how many rows pass a filter is not known beforehand: give n_rows or filter")
     return Scan(source, n_rows, batch_rows, progress, Encoding.declared(categories, dates), filter)

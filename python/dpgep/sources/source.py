@@ -165,7 +165,8 @@ def require_numeric(others: Sequence[tuple[object, Any]], names: Sequence[Hashab
     """
     if others:
         ids = tuple(name for name in names if isinstance(name, str) and identifies(name))
-        text = [(name, kind) for name, kind in others if name not in ids]
+        # what Arrow does not know comes under its name in the database
+        text = [(name, getattr(kind, "type_name", kind)) for name, kind in others if name not in ids]
         if not text:
             require_features(ids)
         shown = first_of([f"{quoted(name)} ({kind})" for name, kind in text], 50)
@@ -179,6 +180,8 @@ def require_numeric(others: Sequence[tuple[object, Any]], names: Sequence[Hashab
         has_dates = any("date" in str(kind).lower() or "timestamp" in str(kind).lower() for _, kind in others)
         dates = "read these by dpgep.scan(..., dates=[column], categories={column: [...]})"
         advice = dates if has_dates else f"declare the categories of text, {DECLARE}"
+        if any(hasattr(kind, "type_name") for _, kind in others):
+            advice = f"convert in the query, as CAST({text[0][0]} AS double precision)"
         raise TypeError(f"{are} not numeric: select others, or {advice}")
 
 

@@ -185,6 +185,24 @@ class Stream(ArrowTable):
             return pyarrow().RecordBatchReader.from_stream(self._values) if self.repeatable else self._values
 
 
+class Query(ArrowTable):
+    """The rows of an SQL query on a DBAPI connection of ADBC, which runs once for its schema and in each pass."""
+
+    n_rows = None
+    reads_ahead = True
+
+    def __init__(self, connection: Any, query: str) -> None:
+        self._connection, self._query = connection, query
+        with messages_withheld("the query"), connection.cursor() as cursor:
+            cursor.execute(query)
+            self.schema = cursor.fetch_record_batch().schema
+
+    def record_batches(self, names: list[str], rows: int) -> Iterator[Any]:
+        with messages_withheld("the query"), self._connection.cursor() as cursor:
+            cursor.execute(self._query)
+            yield from cursor.fetch_record_batch()
+
+
 class LazyFrame(ArrowTable):
     """A polars LazyFrame, whose query is run in each pass, for the columns that are needed and in batches."""
 
