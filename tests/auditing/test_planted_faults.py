@@ -67,7 +67,7 @@ def counts_without_noise(patch: Patch) -> None:
         core.add_exact_symmetric_noise(moments.second, scales.diagonal, scales.off_diagonal, stream)
         core.add_exact_noise(moments.sums, scales.sums, stream)
 
-    patch.setattr(curator, "_add_noise", add_noise)
+    patch.setattr(curator, "add_noise", add_noise)
 
 
 @fault(" auto ")
@@ -114,7 +114,7 @@ def noise_drawn_twice_from_one_state(patch: Patch) -> None:
 
         return add_noise
 
-    patch.setattr(curator, "_add_noise", make())
+    patch.setattr(curator, "add_noise", make())
 
 
 @fault("release() ")
@@ -124,7 +124,7 @@ def noise_from_another_generator(patch: Patch) -> None:
         moments.second[:] += random.normal(0, scales.diagonal, moments.second.shape).astype(np.int64)
         moments.sums[:] += random.normal(0, scales.sums, moments.sums.shape).astype(np.int64)
 
-    patch.setattr(curator, "_add_noise", add_noise)
+    patch.setattr(curator, "add_noise", add_noise)
 
 
 # ---- more of a person than the proof has ----

@@ -255,8 +255,8 @@ def _exact(problem: Summable, mu: float, stream: core.NoiseStream, charge: Charg
     moments = problem.integer_moments(noise.bits)
     # of weighted rows, too, values lie on the grid 4^-b: the bits of a weight are an even number
     grid_bits = noise.bits + noise.weight_bits // 2
-    charge(LedgerEntry("moment matrix", mu, _blocks(noise, deviations, problem.facts, layout), grid_bits))
-    _add_noise(moments, noise, stream)
+    charge(LedgerEntry("moment matrix", mu, noise_blocks(noise, deviations, problem.facts, layout), grid_bits))
+    add_noise(moments, noise, stream)
     return normalized_moments(problem.facts, layout, moments.n, moments.to_float(), deviations)
 
 
@@ -270,7 +270,7 @@ def share_entry(
     )
     if math.isinf(mu):
         return LedgerEntry(query, mu, ())
-    blocks = _blocks(share, summed_shares(share, parties), facts, layout)
+    blocks = noise_blocks(share, summed_shares(share, parties), facts, layout)
     return LedgerEntry(
         query, mu, tuple(replace(block, scale=None) for block in blocks), share.bits + share.weight_bits // 2
     )
@@ -293,11 +293,11 @@ class NoiseShare:
         sums = problem.integer_moments(self.noise.bits)
         charge(self.entry)
         if self.noise.diagonal:
-            _add_noise(sums, self.noise, stream)
+            add_noise(sums, self.noise, stream)
         return sums
 
 
-def _add_noise(moments: IntegerMoments, noise: IntegerNoise, stream: core.NoiseStream) -> None:
+def add_noise(moments: IntegerMoments, noise: IntegerNoise, stream: core.NoiseStream) -> None:
     threads, (second, sums, counts) = thread_count(), moments.high or (None, None, None)
     stack = moments.second if moments.second.ndim == 3 else moments.second[None]
     for group, matrix in enumerate(stack):
@@ -373,7 +373,7 @@ def row_bound(facts: PublicFacts) -> float:
     return facts.bound
 
 
-def _blocks(
+def noise_blocks(
     noise: IntegerNoise, deviations: MomentNoise, facts: PublicFacts, layout: MomentLayout
 ) -> tuple[NoiseBlock, ...]:
     blocks = [NoiseBlock(SECOND, "goe", deviations.second, noise.diagonal)]

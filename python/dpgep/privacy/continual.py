@@ -1,0 +1,106 @@
+"""Sums of all nights so far, published every night under one budget (docs/mathematics.md, section 13).
+
+Of the exact sums x_t of each night t, what is published is
+
+    w_t = c_0 x_t + c_1 x_{t-1} + ... + z_t,   c_k = binom(2k, k) / 4^k for k < keep, and 0 beyond,
+
+rounded to the grid 2^-8; z_t is noise of the same deviation every night. The matrix C of the c_k is triangular: the sum
+of any nights is a combination of what was published. Who comes once is in one column of C, whose norm grows as the root
+of a logarithm of ``keep``; so does the noise of the sum of up to that many nights. Beyond, it grows as the root of
+their number: nights never end.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpgep._dispatch import core
+from dpgep.models.model import Matrix
+from dpgep.privacy.curator import noise_blocks
+from dpgep.privacy.ledger import Charge, LedgerEntry, cost_of, mu_rounded_down
+from dpgep.privacy.noise import IntegerNoise, integer_noise
+
+# Coefficients are whole multiples of 2^-FACTOR_BITS, of which a person weighs as many in a night's sums.
+FACTOR_BITS = 8
+MOST_NIGHTS = 1 << 12
+
+
+@dataclass(frozen=True)
+class Factor:
+    """The matrix C, of ``keep`` bands."""
+
+    keep: int
+
+    @cached_property
+    def coefficients(self) -> NDArray[np.int64]:
+        """(keep,), 2^8 c_k: positive, and none is larger than the one before it, as the proof needs."""
+        central = accumulate(range(1, self.keep), lambda before, k: before * 2 * (2 * k - 1) // k, initial=1)
+        found = np.array([_nearest(each << FACTOR_BITS, 2 * k) for k, each in enumerate(central)], np.int64)
+        assert found[0] == 1 << FACTOR_BITS
+        assert (np.diff(found) <= 0).all()
+        assert found[-1] > 0
+        return found
+
+    def mu_of_a_night(self, mu: float, nights: int) -> float:
+        """What one night's sums may cost alone, so that all that is published costs ``mu`` who comes so many nights.
+
+        That is mu over the norm of the sum of as many neighbouring columns, rounded down.
+        """
+        if math.isinf(mu):
+            return mu
+        column = np.convolve(self.coefficients, np.ones(nights, np.int64))
+        squared = sum(each * each for each in column.tolist())
+        return mu_rounded_down(cost_of(mu) * (1 << 2 * FACTOR_BITS) / squared)
+
+    def combination(self, first: int, last: int) -> Matrix:
+        """(last,), weights of what was published up to night ``last`` in the sum of nights ``first`` to ``last``.
+
+        Numbered from 1. Their norm is the deviation of that sum's noise, in units of one night's.
+        """
+        sums = _row_of_inverse(self, 1 << (last - 1).bit_length())
+        weights: Matrix = sums[:last][::-1].copy()
+        weights[: first - 1] -= sums[: first - 1][::-1]
+        return weights
+
+
+def _nearest(numerator: int, bits: int) -> int:
+    """numerator/2^bits, rounded to the nearest whole number."""
+    return (2 * numerator + (1 << bits)) >> (bits + 1)
+
+
+@lru_cache(maxsize=4)
+def _row_of_inverse(factor: Factor, size: int) -> Matrix:
+    """(size,), the last row of the inverse of C, backwards, and added up: weights in the sum of all nights."""
+    c = np.ldexp(factor.coefficients.astype(np.float64), -FACTOR_BITS)
+    inverse = np.zeros(size)
+    inverse[0] = 1.0
+    for t in range(1, size):
+        known = inverse[max(0, t - len(c) + 1) : t][::-1]
+        inverse[t] = -(c[1 : len(known) + 1] @ known)
+    return np.asarray(np.cumsum(inverse))
+
+
+@dataclass(frozen=True)
+class AllNights:
+    """What all nights cost, as one query, and the noise of each; on ``nights`` of them a person may come."""
+
+    factor: Factor
+    nights: int
+
+    def answer(self, problem: Any, mu: float, stream: core.NoiseStream, charge: Charge) -> IntegerNoise:
+        """Of a problem with sums of rows, of which none is read. ``charge`` records the cost of all nights."""
+        facts = replace(problem.facts, n=None)
+        weight_bits = problem.weight_bits + FACTOR_BITS
+        mu_of_one = self.factor.mu_of_a_night(mu, self.nights)
+        noise, deviations = integer_noise(mu_of_one, problem.layout, facts.adjacency, None, weight_bits)
+        query = f"moment matrices of all nights, a person on at most {self.nights}"
+        blocks = noise_blocks(noise, deviations, facts, problem.layout) if math.isfinite(mu) else ()
+        charge(LedgerEntry(query, mu, blocks, noise.bits + weight_bits // 2 if blocks else None))
+        return noise
