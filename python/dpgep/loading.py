@@ -197,6 +197,8 @@ def _release(document: Document) -> Release:
         raise ValueError("privacy must be that of a curator's moment matrix: with a mu, and not local")
     if report.bound is None:
         raise ValueError("bound must be a positive finite number, got None")
+    if report.release is not None:
+        raise ValueError("privacy must name no release: it is that of this one")
     if preprocessing is not None:
         preprocessing.require_fits(model)
         bound = preprocessing.released_bound(model.n_features)

@@ -421,9 +421,9 @@ def release(  # type: ignore[misc]  # the forms above leave out what it takes
         Or a response, as in `dpgep.sir`, for `Release.sir`: ``slices`` (default 10) of equal width over the public
         ``y_range``, or public ``edges``.
     by_group : bool, optional
-        Whether the second moment of each group is released by itself, for `Release.contrastive_pca` and
-        ``Release.pca(group=...)``: at the same price, as nobody is in two groups at once. Answers about everybody then
-        add up the noise of all groups.
+        Whether the second moment of each group is released by itself, for `Release.of_group` and
+        questions that compare groups: at the same price, as nobody is in two groups at once. Answers about everybody
+        then add up the noise of all groups.
     bound, preprocessing, adjacency, public_n, person, rows, weights, largest_weight
         As in `dpgep.pca`. ``bound="auto"``, the default, gives every column a location and a scale, for 17 to 55 % of
         mu^2, so that columns in units of their own are released equally well. All columns then have noise of the same

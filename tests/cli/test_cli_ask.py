@@ -87,6 +87,31 @@ def test_answers_are_those_of_python(ask: Run, release: dpgep.Release) -> None:
         assert (status, out) == (0, f"{answer}\n"), words
 
 
+def test_groups_are_asked_by_their_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rng = np.random.default_rng(0)
+    labels, path = rng.integers(0, 2, 400), str(tmp_path / "patients.dpgep")
+    release = dpgep.release(
+        rng.standard_normal((400, 3)), labels, classes=[0, 1], by_group=True, bound=4.0, epsilon=9.0, delta=1e-6
+    )
+    release.save(path)
+    expected = {
+        ("describe", "--group", "1"): release.of_group(1).describe(),
+        ("manova", "0", "2"): release.manova([0, 2]),
+        ("contrastive_pca", "--target", "1", "--background", "0"): release.contrastive_pca(target=1, background=0),
+    }
+    for words, answer in expected.items():
+        assert cli.main(["ask", path, *words]) == 0
+        assert capsys.readouterr().out == f"{answer}\n"
+    for words, message in {
+        ("describe", "--group", "ill"): "there is no group 'ill'",
+        ("contrastive_pca", "--target", "1"): "contrastive_pca needs --background",
+        ("describe", "--target", "1"): "takes no --target",
+        ("of_group",): "no question 'of_group'",
+    }.items():
+        assert cli.main(["ask", path, *words]) in (1, 2)
+        assert message in capsys.readouterr().err
+
+
 def test_a_table_is_kept(ask: Run, release: dpgep.Release) -> None:
     status, _, err = ask("regression", "weight ~ height", "-o", "slopes.csv")
     assert status == 0

@@ -270,10 +270,10 @@ def test_a_release_by_group_answers_within_and_between_groups() -> None:
     directly = dpgep.contrastive_pca(rows[:, :4], labels, alpha=2.0, bound=9.0, **TWO)
     two = again.contrastive_pca([0, 1, 2, 3], alpha=2.0, **TWO)
     np.testing.assert_allclose(two.eigenvalues, dpgep.solve(directly, epsilon=math.inf).eigenvalues, atol=1e-10)
-    ill = again.pca(group="ill")
+    ill = again.of_group("ill").pca()
     np.testing.assert_allclose(ill.eigenvalues, np.linalg.eigvalsh(np.cov(rows[labels == "ill"].T, ddof=0))[::-1])
     correlations = np.linalg.eigvalsh(np.corrcoef(rows[labels == "well"].T))[::-1]
-    np.testing.assert_allclose(again.pca(group="well", standardize=True).eigenvalues, correlations)
+    np.testing.assert_allclose(again.of_group("well").pca(standardize=True).eigenvalues, correlations)
     np.testing.assert_allclose(again.pca().eigenvalues, np.linalg.eigvalsh(np.cov(rows.T, ddof=0))[::-1])
     plain = dpgep.release(rows, labels, classes=list(GROUPS), bound=9.0, epsilon=math.inf)
     for question in (lambda r: r.fda().eigenvalues, lambda r: r.second_moment):
@@ -283,14 +283,14 @@ def test_a_release_by_group_answers_within_and_between_groups() -> None:
 def test_noise_of_everybody_is_that_of_all_groups() -> None:
     rows, labels = people()
     asked = dpgep.release(rows, labels, classes=list(GROUPS), by_group=True, bound=1.0, epsilon=1.0, delta=1e-6)
-    everybody, ill = asked.pca().diagnostics.noise_level, asked.pca(group="ill").diagnostics.noise_level
+    everybody, ill = asked.pca().diagnostics.noise_level, asked.of_group("ill").pca().diagnostics.noise_level
     assert everybody * 6000 == pytest.approx(math.sqrt(3) * ill * float(asked._noisy.counts[0]) * 6000)
 
 
 @pytest.mark.parametrize(
     ("ask", "message"),
     [
-        (lambda r: r.pca(group="ill"), "by_group=True"),
+        (lambda r: r.of_group("ill"), "by_group=True"),
         (lambda r: r.contrastive_pca(**TWO), "by_group=True"),
     ],
 )
@@ -307,7 +307,7 @@ def test_unknown_groups_are_named() -> None:
     rows, labels = people(100)
     asked = dpgep.release(rows, labels, classes=list(GROUPS), by_group=True, bound=1.0, epsilon=1.0, delta=1e-6)
     with pytest.raises(ValueError, match="there is no group 'healthy': the released ones are 'ill', 'well', 'unknown'"):
-        asked.pca(group="healthy")
+        asked.of_group("healthy")
 
 
 def test_slices_have_numbers() -> None:
@@ -315,7 +315,7 @@ def test_slices_have_numbers() -> None:
     y = np.linspace(-1, 1, len(rows))
     asked = dpgep.release(rows, y=y, slices=2, y_range=(-1, 1), by_group=True, bound=9.0, epsilon=math.inf)
     expected = np.linalg.eigvalsh(np.cov(rows[y >= 0].T, ddof=0))[::-1]
-    np.testing.assert_allclose(asked.pca(group=1).eigenvalues, expected, rtol=1e-9)
+    np.testing.assert_allclose(asked.of_group(1).pca().eigenvalues, expected, rtol=1e-9)
 
 
 def test_sites_add_up() -> None:

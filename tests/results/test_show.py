@@ -55,7 +55,7 @@ def test_a_preparation_prints_on_a_line(table: pd.DataFrame) -> None:
 
 def test_a_release_names_its_questions(table: pd.DataFrame) -> None:
     kept = dpgep.release(table_problem(table, [0, 1, 2] * 1000, classes=[0, 1, 2], bound=2.0), epsilon=8.0, delta=1e-6)
-    assert repr(kept).endswith("regression, regression_path, instrumental, sample, fda, classifier)")
+    assert repr(kept).endswith("regression, regression_path, instrumental, sample, fda, classifier, manova)")
     for name in repr(kept).rpartition("cost: ")[2].rstrip(")").split(", "):
         assert hasattr(kept, name)
     second = dpgep.release(dpgep.pca(table, bound=2.0, center=False), epsilon=8.0, delta=1e-6)

@@ -267,9 +267,10 @@ def _asked(groups: dict[str, Any], people: People, terms: Terms) -> Any:
         beside = {"labels": given.labels}
         answers += [
             lambda asked: asked.fda(X),
-            lambda asked: asked.classifier(X),
+            lambda asked: (asked.classifier(X), asked.manova(X)),
             lambda asked: asked.contrastive_pca(X, target=CLASSES[1], background=CLASSES[0], n_components=1),
-            lambda asked: asked.pca(X, group=CLASSES[0], n_components=1),
+            lambda asked: asked.of_group(CLASSES[0]).pca(X, n_components=1),
+            lambda asked: asked.of_group(CLASSES[1]).describe(X),
             lambda asked: asked.sample(5, seed=1),
         ]
     else:

@@ -23,7 +23,9 @@ _EXAMPLE = """example:
   dpgep ask people.dpgep instrumental "income ~ schooling + age | distance + age"
   dpgep ask people.dpgep means_by "income + age ~ region"
   dpgep ask people.dpgep crosstab sex region
-  dpgep ask people.dpgep pca --standardize --n-components 2"""
+  dpgep ask people.dpgep pca --standardize --n-components 2
+  dpgep ask patients.dpgep describe --group ill
+  dpgep ask patients.dpgep contrastive_pca --target ill --background well"""
 
 # Arguments on the left and on the right of "~", and after "|"; lists of columns are starred.
 _FORMULAS = {
@@ -38,8 +40,10 @@ _FORMULAS = {
 _LISTS = {"crosstab": ("a", "b")}
 # Options that questions take.
 _OPTIONS = ("level", "ridge", "by", "penalty", "n_factors", "rotation", "standardize", "n_components", "sparsity")
+# Options that are groups of a release by group.
+_GROUPS = ("target", "background")
 # Questions whose answer is no text or table.
-_UNPRINTED = ("mean", "sample")
+_UNPRINTED = ("mean", "sample", "of_group")
 # Names in a formula: in backquotes, or without the signs and spaces that part them.
 _TERM = re.compile(r"`([^`]+)`|([^\s~+,`]+)|(~)|[\s+,]+")
 
@@ -66,6 +70,9 @@ def add(commands: Commands) -> None:
     parser.add_argument("--standardize", action="store_const", const=True, help="columns in their deviations")
     parser.add_argument("--n-components", type=positive, metavar="K", help="number of components")
     parser.add_argument("--sparsity", type=positive, metavar="S", help="at most S columns in a component")
+    parser.add_argument("--group", metavar="G", help="of a release by group: ask about its people alone")
+    parser.add_argument("--target", metavar="G", help="of questions that compare two groups: the one asked about")
+    parser.add_argument("--background", metavar="G", help="and the other")
     parser.add_argument("-o", "--output", type=Path, metavar="OUT.csv", help="write the answer's table, too")
     parser.add_argument("--force", action="store_true", help="replace the output if it exists")
     parser.set_defaults(run=_ask)
@@ -73,6 +80,8 @@ def add(commands: Commands) -> None:
 
 def _ask(options: argparse.Namespace) -> int:
     release = _opened(options.release)
+    if options.group is not None:
+        release = release.of_group(_group(release, options.group))
     questions = [name for name in release._questions() if name not in _UNPRINTED]
     if options.question is None:
         names = release.model.feature_names
@@ -84,6 +93,7 @@ def _ask(options: argparse.Namespace) -> int:
     method = getattr(release, question)
     arguments = _arguments(question, _sides(options.terms, release.model.feature_names))
     arguments |= _settings(question, method, options)
+    arguments |= {name: _group(release, arguments[name]) for name in _GROUPS if name in arguments}
     if options.output is None:
         print(method(**arguments))
         return 0
@@ -106,6 +116,11 @@ def _opened(path: Path) -> dpgep.Release:
     if not isinstance(release, dpgep.Release):
         raise UsageError(f"{path} holds a {type(release).__name__}, not a release of dpgep release")
     return release
+
+
+def _group(release: dpgep.Release, text: str) -> Any:
+    """The class, or number of a slice, that prints as this text."""
+    return next((label for label in release._group_labels if str(label) == text), text)
 
 
 def _sides(words: Sequence[str], names: Sequence[str] | None) -> list[list[str | int]]:
@@ -154,11 +169,14 @@ def _settings(question: str, method: Any, options: argparse.Namespace) -> dict[s
     """The options that were given. UsageError for those that the question does not take."""
     known = inspect.signature(method).parameters
     found = {}
-    for name in _OPTIONS:
+    for name in (*_OPTIONS, *_GROUPS):
         value = getattr(options, name)
         if value is None:
             continue
         if name not in known and "options" not in known:
             raise UsageError(f"{question} takes no --{name.replace('_', '-')}")
         found[name] = value
+    missing = [f"--{name}" for name in _GROUPS if name in known and name not in found]
+    if missing:
+        raise UsageError(f"{question} needs {' and '.join(missing)}")
     return found

@@ -48,6 +48,8 @@ class ReleasedColumns:
     @property
     def fingerprint(self) -> str:
         """A name of this release: of the SHA-256 of what was released. Reports of its answers hold it."""
+        if self.privacy.release is not None:  # one group of it
+            return self.privacy.release
         noisy = self._noisy
         digest = hashlib.sha256()
         for block in (noisy.second, noisy.sums, noisy.counts):
@@ -121,10 +123,17 @@ class ReleasedColumns:
             raise ValueError("this release has no classes: use dpgep.release(X, labels=...), or release dpgep.fda")
         return self.model.grouping.labels
 
+    @property
+    def _group_labels(self) -> tuple[Any, ...]:
+        """The classes, or the numbers of the slices."""
+        if self.model.grouping is None:
+            raise ValueError("this release has no groups: use dpgep.release(X, labels=...), or y= and edges=")
+        return self._classes() if isinstance(self.model.grouping, Classes) else tuple(range(len(self._noisy.counts)))
+
     def _number_of_group(self, group: Hashable) -> int:
         if not self._noisy.by_group:
             raise ValueError("this release is not by group: use dpgep.release(X, labels, by_group=True)")
-        labels = self._classes() if isinstance(self.model.grouping, Classes) else tuple(range(len(self._noisy.counts)))
+        labels = self._group_labels
         if group not in labels:
             raise ValueError(f"there is no group {quoted(group)}: the released ones are {listed(labels)}")
         return labels.index(group)

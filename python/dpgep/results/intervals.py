@@ -298,7 +298,7 @@ def _moved(noisy: MomentsPencil, clipping: Clipping, regularization: float, k: i
         """Eigenvalues of rows with this covariance, and by how much solutions differ."""
         moments = replace(released, second=covariance + mean.T @ mean)
         other = solved(replace(noisy, released=moments).pair(), regularization)
-        return other.values[:k], _degrees(other.vectors[:, :k], vectors, pair.b)
+        return other.values[:k], degrees(other.vectors[:, :k], vectors, pair.b)
 
     others, strayed = zip(*map(solution_of, clipping.hypotheses(vectors)), strict=True)
     least = np.min([*others, solution_of(clipping.covariance)[0]], axis=0)  # or nothing was lost
@@ -311,7 +311,7 @@ def _moved(noisy: MomentsPencil, clipping: Clipping, regularization: float, k: i
     return below, above, np.maximum(clipping.doubt * np.maximum(np.max(strayed, axis=0), turned), alone)
 
 
-def _degrees(vectors: Matrix, others: Matrix, b: Matrix | None) -> Matrix:
+def degrees(vectors: Matrix, others: Matrix, b: Matrix | None) -> Matrix:
     """Angles between columns, one by one, in the norm of B (None: the identity); 90 where noise left B no norm."""
     bu, bv = (vectors, others) if b is None else (b @ vectors, b @ others)
     inner = np.abs(np.einsum("ij,ij->j", vectors, bv))
@@ -390,7 +390,7 @@ class _World:
         """(m,) degrees between leading solutions and the right ones, in the norm of B of the truth."""
         angles = np.full(m, 90.0)
         m = min(m, len(system.values))
-        angles[:m] = _degrees(system.vectors[:, :m], self.right.vectors[:, :m], self.b)
+        angles[:m] = degrees(system.vectors[:, :m], self.right.vectors[:, :m], self.b)
         return angles
 
 

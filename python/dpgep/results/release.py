@@ -15,7 +15,16 @@ from dpgep.data.inputs import named
 from dpgep.methods.auto import PROBE
 from dpgep.methods.base import PairOptions, checked_options, component_count
 from dpgep.methods.release import solve_released, with_clipping_bias
-from dpgep.models import CcaModel, ContrastivePcaModel, FdaModel, PcaModel, PlsModel, SirModel, StandardizedPcaModel
+from dpgep.models import (
+    CcaModel,
+    ContrastivePcaModel,
+    FdaModel,
+    PcaModel,
+    PlsModel,
+    SirModel,
+    StandardizedPcaModel,
+    TableModel,
+)
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, in_one_group, of_group, pooled, together
 from dpgep.models.pairwise import require_no_pairs
@@ -32,6 +41,7 @@ from dpgep.results import (
     estimates,
     factor_analysis,
     group_means,
+    multivariate,
     partial,
     paths,
     two_stage,
@@ -78,6 +88,19 @@ class Release(ReleasedColumns):
         """(d, d), noisy (1/n) sum x x^T of clipped rows; where columns are ``"pairwise"``, of people who have both."""
         return np.array(together(self._noisy).second)
 
+    def of_group(self, group: Hashable) -> Release:
+        """The people of one group, a class or the number of a slice, to be asked as a release of nobody else is.
+
+        Of a release by group. Their number is the released one. Answers name the whole release: all together have its
+        price, and it is what can be saved.
+        """
+        alone, of_all = of_group(self._noisy, self._number_of_group(group)), self.preprocessing
+        # variances were bought of everybody
+        mapped = None if of_all is None else replace(of_all, variance=None, variance_error=None)
+        names = {"feature_names": self.model.feature_names, "indicators": self.model.indicators}
+        model = TableModel(self.model.n_features, **names)  # type: ignore[arg-type]
+        return Release(model, self.report, alone, self._sources, mapped)
+
     def solve(self, n_components: int | None = None, **options: Any) -> Solution:
         """Leading solutions of A v = lambda B v, as `dpgep.solve` with ``method="release"`` computes them.
 
@@ -91,23 +114,15 @@ class Release(ReleasedColumns):
         self,
         columns: Columns = None,
         *,
-        group: Hashable = None,
         n_components: int | None = None,
         standardize: bool = False,
         **options: Any,
     ) -> Solution:
-        """Principal components of columns, in their units or standardized, as of `dpgep.pca`.
-
-        Of everybody, or of the people of one ``group``, a class or the number of a slice, of a release by group.
-        """
+        """Principal components of columns, in their units or standardized, as of `dpgep.pca`."""
         require_flag("standardize", standardize)
         features = self._numbers(columns)
         kind = StandardizedPcaModel if standardize else PcaModel
-        model = kind(len(features), True)
-        if group is None:
-            return self._solved(model, features, n_components, options)
-        alone = of_group(self._noisy, self._number_of_group(group))
-        return self._solved(model, features, n_components, options, some=alone)
+        return self._solved(kind(len(features), True), features, n_components, options)
 
     def contrastive_pca(
         self,
@@ -160,6 +175,7 @@ class Release(ReleasedColumns):
     crosstab = contingency.crosstab
     mca = correspondence.mca
     means_by = group_means.means_by
+    manova = multivariate.manova
 
     @on_one_thread_of_blas
     def regression(
@@ -356,8 +372,11 @@ class Release(ReleasedColumns):
     def save(self, target: Target) -> None:
         """Write the release with a checksum, to a path or an open binary file, for `dpgep.load`.
 
-        A file of this name is replaced atomically. Raises TypeError for classes that are not text, numbers or booleans.
+        A file of this name is replaced atomically. Raises TypeError for classes that are not text, numbers or booleans,
+        and ValueError for the people of one group.
         """
+        if self.privacy.release is not None:
+            raise ValueError("this is one group of a release, which holds it: save the whole release")
         save(RELEASE.packed(self), target)
 
     def _kind(self) -> dict[str, Any]:
@@ -384,12 +403,14 @@ class Release(ReleasedColumns):
         """The questions that it answers, by name."""
         if not self._noisy.sums.size:
             return []
-        grouped: dict[Any, list[str]] = {Classes: ["fda", "classifier"], Slices: ["sir"]}
+        grouped: dict[Any, list[str]] = {Classes: ["fda", "classifier", "manova"], Slices: ["sir", "manova"]}
         of_all = ["pca", "cca", "pls", "mean", "covariance", "correlation", "describe", "graph", "sample"]
         if self._noisy.mark is None:
             of_all[-1:-1] = ["partial_correlation", "factors", "regression", "regression_path", "instrumental"]
             of_all[-1:-1] = ["crosstab", "means_by", "mca"] * bool(self.model.indicators)
-        return of_all + grouped.get(type(self.model.grouping), []) + ["contrastive_pca"] * self._noisy.by_group
+        return (
+            of_all + grouped.get(type(self.model.grouping), []) + ["of_group", "contrastive_pca"] * self._noisy.by_group
+        )
 
 
 def paid_noise(report: PrivacyReport) -> tuple[NoiseBlock, ...]:
