@@ -247,7 +247,7 @@ def _releases() -> Iterator[Way]:
 
 def _asked(groups: dict[str, Any], people: People, terms: Terms) -> Any:
     given = FORMS["scan of pandas"].make(people, terms.folder)
-    answers: list[Callable[[Any], Any]] = [lambda asked: asked.pca(n_components=1, standardize=True)]
+    answers: list[Callable[[Any], Any]] = [lambda asked: asked.pca(n_components=1, standardize=True), _page_of]
     beside: dict[str, Any] = {}
     if not groups:
         answers += [
@@ -282,6 +282,12 @@ def _asked(groups: dict[str, Any], people: People, terms: Terms) -> Any:
     again = dpgep.load(bytes_of(released))
     seen = [_answered(answer, again) for answer in answers]
     return released, seen, str(released), str(again.report), again.report.to_html(), again.fingerprint, again.n_people
+
+
+def _page_of(asked: dpgep.Release) -> bytes:
+    page = io.BytesIO()
+    asked.to_html(page)
+    return page.getvalue()
 
 
 def _answered(question: Callable[[Any], Any], release: Any) -> Any:

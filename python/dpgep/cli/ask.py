@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import io
 import os
 import re
 from collections.abc import Sequence
@@ -25,7 +26,8 @@ _EXAMPLE = """example:
   dpgep ask people.dpgep crosstab sex region
   dpgep ask people.dpgep pca --standardize --n-components 2
   dpgep ask patients.dpgep describe --group ill
-  dpgep ask patients.dpgep contrastive_pca --target ill --background well"""
+  dpgep ask patients.dpgep contrastive_pca --target ill --background well
+  dpgep ask people.dpgep --html -o explore.html"""
 
 # Arguments on the left and on the right of "~", and after "|"; lists of columns are starred.
 _FORMULAS = {
@@ -73,7 +75,10 @@ def add(commands: Commands) -> None:
     parser.add_argument("--group", metavar="G", help="of a release by group: ask about its people alone")
     parser.add_argument("--target", metavar="G", help="of questions that compare two groups: the one asked about")
     parser.add_argument("--background", metavar="G", help="and the other")
-    parser.add_argument("-o", "--output", type=Path, metavar="OUT.csv", help="write the answer's table, too")
+    parser.add_argument("--html", action="store_true", help="write a page for a browser, which answers all questions")
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="OUT", help="write the answer's table (CSV), too, or the page"
+    )
     parser.add_argument("--force", action="store_true", help="replace the output if it exists")
     parser.set_defaults(run=_ask)
 
@@ -83,6 +88,8 @@ def _ask(options: argparse.Namespace) -> int:
     if options.group is not None:
         release = release.of_group(_group(release, options.group))
     questions = [name for name in release._questions() if name not in _UNPRINTED]
+    if options.html:
+        return _write_page(release, options)
     if options.question is None:
         names = release.model.feature_names
         print(f"{release}\ncolumns: {listed(names or range(release.model.n_features), 100)}")
@@ -104,6 +111,18 @@ def _ask(options: argparse.Namespace) -> int:
         if not hasattr(answer, "to_frame"):
             raise UsageError(f"-o: the answer to {question} is no table; it is printed alone")
         output.write(answer.to_frame().to_csv(lineterminator="\n").encode())
+        say(f"kept in {output.take()}")
+    return 0
+
+
+def _write_page(release: dpgep.Release, options: argparse.Namespace) -> int:
+    if options.output is None or options.question is not None:
+        raise UsageError("--html needs -o FILE, and no question: the page answers all of them")
+    written = io.BytesIO()
+    release.to_html(written, **({} if options.level is None else {"level": options.level}))
+    with Output(options.output, force=options.force, inputs=[options.release]) as output:
+        output.try_place()
+        output.write(written.getvalue())
         say(f"kept in {output.take()}")
     return 0
 

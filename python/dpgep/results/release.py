@@ -42,6 +42,7 @@ from dpgep.results import (
     factor_analysis,
     group_means,
     multivariate,
+    page,
     partial,
     paths,
     two_stage,
@@ -176,6 +177,7 @@ class Release(ReleasedColumns):
     mca = correspondence.mca
     means_by = group_means.means_by
     manova = multivariate.manova
+    to_html = page.to_html
 
     @on_one_thread_of_blas
     def regression(
