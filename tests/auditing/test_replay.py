@@ -54,9 +54,8 @@ def in_turn() -> list[str]:
     return [names[turn % len(names)] for turn, names in enumerate(kinds.values())]
 
 
-@pytest.mark.one_in(3)
 @pytest.mark.entropy
-@pytest.mark.parametrize("name", in_turn())
+@pytest.mark.parametrize("name", in_turn()[::3])
 def test_same_answers_same_view(name: str) -> None:
     for what, result in replays(name, 1, (3, 16, 33) if name.startswith(SLOW) else None):
         assert not result.flagged, f"{what}\n{result}"
@@ -66,7 +65,7 @@ def test_same_answers_same_view(name: str) -> None:
 @pytest.mark.entropy
 @pytest.mark.parametrize("name", CASES)
 def test_same_answers_same_view_at_every_size(name: str) -> None:
-    for what, result in replays(name, 2 if name.startswith(SLOW) else 6):
+    for what, result in replays(name, 2 if name.startswith(SLOW) else 4):
         assert not result.flagged, f"{what}\n{result}"
 
 
