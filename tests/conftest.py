@@ -40,10 +40,13 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The cases of a grid marked `one_in(k)` are deep, but for those whose places add up to a multiple of k.
 
-    As in a Latin square, every value of a parameter is among them if another parameter has k values.
+    As in a Latin square, every value of a parameter is among them if another parameter has k values. Tests of
+    distributions are deep: their noise is seeded, so that another machine would see what CI has seen.
     """
     found: Counter[str] = Counter()
     for item in items:
+        if item.get_closest_marker("statistical"):
+            item.add_marker(pytest.mark.deep)
         mark = item.get_closest_marker("one_in")
         if mark is not None:
             test, places = item.nodeid.partition("[")[0], 0
