@@ -98,6 +98,12 @@ def test_groups_are_asked_by_their_names(tmp_path: Path, capsys: pytest.CaptureF
         ("describe", "--group", "1"): release.of_group(1).describe(),
         ("manova", "0", "2"): release.manova([0, 2]),
         ("contrastive_pca", "--target", "1", "--background", "0"): release.contrastive_pca(target=1, background=0),
+        ("common_spatial_patterns", "--target", "1", "--background", "0"): release.common_spatial_patterns(
+            target=1, background=0
+        ),
+        ("central_subspace", "0", "1", "--by", "save"): release.central_subspace([0, 1], by="save"),
+        ("fair_pca", "--n-components", "1", "--standardize"): release.fair_pca(n_components=1, standardize=True),
+        ("quadratic_classifier", "0", "2"): release.quadratic_classifier([0, 2]),
     }
     for words, answer in expected.items():
         assert cli.main(["ask", path, *words]) == 0

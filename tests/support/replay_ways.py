@@ -270,6 +270,9 @@ def _asked(groups: dict[str, Any], people: People, terms: Terms) -> Any:
             lambda asked: (asked.classifier(X), asked.manova(X)),
             lambda asked: asked.contrastive_pca(X, target=CLASSES[1], background=CLASSES[0], n_components=1),
             lambda asked: asked.of_group(CLASSES[0]).pca(X, n_components=1),
+            lambda asked: asked.common_spatial_patterns(X, target=CLASSES[0], background=CLASSES[1]),
+            lambda asked: (asked.central_subspace(X, by="save").intervals(), asked.fair_pca(X, n_components=1)),
+            lambda asked: asked.quadratic_classifier(X),
             lambda asked: asked.of_group(CLASSES[1]).describe(X),
             lambda asked: asked.sample(5, seed=1),
         ]

@@ -65,7 +65,9 @@ def add(commands: Commands) -> None:
     parser.add_argument("terms", nargs="*", metavar="COLUMN", help="columns, or a formula (default: all columns)")
     parser.add_argument("--level", type=float, metavar="L", help="probability with which each interval holds")
     parser.add_argument("--ridge", type=float, metavar="XI", help="of a regression: penalty on squared coefficients")
-    parser.add_argument("--by", metavar="METHOD", help="of a regression_path: lasso, ridge, subsets, pls, ...")
+    parser.add_argument(
+        "--by", metavar="METHOD", help="of a regression_path: lasso, subsets, ...; of a central_subspace: save"
+    )
     parser.add_argument("--penalty", type=float, metavar="P", help="of a graph")
     parser.add_argument("--n-factors", type=positive, metavar="K", help="number of factors")
     parser.add_argument("--rotation", choices=("varimax", "promax"), help="of factors")

@@ -25,9 +25,9 @@ from dpgep.sources.names import Names, listed
 _SHOWN = 1.0
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class LinearClassifier:
-    """argmax_c weights_c . x + intercept_c: linear discriminant analysis, from released values alone.
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Classifier:
+    """A rule from released values alone: the class of the highest score.
 
     The whole rule is covered by the guarantee, unlike one that was trained on rows after a private projection: it may
     be published, and rows of anybody may be classified. A prediction is no more private than its row.
@@ -35,12 +35,9 @@ class LinearClassifier:
     Attributes
     ----------
     classes : the C public classes.
-    weights : (C, d), in the units of the columns.
-    intercepts : (C,), log priors included.
+    intercepts : (C,), of the scores, log priors included.
     priors : (C,), shares of the classes: those released, or as given.
-    regularization : what was added to the eigenvalues of the scatter within classes, in the units of mapped rows.
-    shown : (C,), whether the mean of a class stands out of the noise. A class where it does not is taken to lie at the
-        mean of all: it wins only where no other class is likelier than its prior.
+    regularization : what was added to the eigenvalues of covariances within classes, in the units of mapped rows.
     privacy : PrivacyReport of the release.
     feature_names : names of the columns; None where the data have none.
     absent : (d,), what absent values (NaN) count as; None where they are not expected.
@@ -49,11 +46,9 @@ class LinearClassifier:
     """
 
     classes: tuple[Hashable, ...]
-    weights: Matrix
     intercepts: Matrix
     priors: Matrix
     regularization: float
-    shown: NDArray[np.bool_]
     privacy: PrivacyReport
     feature_names: Names = None
     absent: Matrix | None = None
@@ -65,17 +60,17 @@ class LinearClassifier:
         Two classes have two columns, unlike in scikit-learn. Columns of a table must be those of the release, in its
         order: ValueError names those that are not. An array needs as many columns.
         """
-        rows = new_rows(X, self.weights.shape[1], self.absent, self.feature_names, "X")
+        rows = new_rows(X, self._n_features, self.absent, self.feature_names, "X")
         if self.limits is not None:
             rows = np.clip(rows.toarray() if hasattr(rows, "toarray") else rows, *self.limits)
-        return np.asarray(rows @ self.weights.T, dtype=np.float64) + self.intercepts
+        return self._scores(rows) + self.intercepts
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The class (n,) of each row with the highest score."""
         return np.asarray(label_array(self.classes)[self.decision_function(X).argmax(axis=1)])
 
     def predict_proba(self, X: Any) -> Matrix:
-        """Probabilities (n, C) of the classes for rows that are Gaussian with one covariance within classes.
+        """Probabilities (n, C) of the classes for rows that are Gaussian within classes, as the rule assumes.
 
         Noise, the ridge against it, and rows of another distribution all bias them: where noise is large they say
         which rows are surer than others, not how sure.
@@ -84,17 +79,53 @@ class LinearClassifier:
         powers = np.exp(scores - scores.max(axis=1, keepdims=True))
         return np.asarray(powers / powers.sum(axis=1, keepdims=True))
 
+    @property
+    def _n_features(self) -> int:
+        raise NotImplementedError
+
+    def _scores(self, rows: Any) -> Matrix:
+        """(n, C), without intercepts."""
+        raise NotImplementedError
+
+    def _drowned(self) -> list[Hashable]:
+        """Classes that the noise hides."""
+        raise NotImplementedError
+
     def __repr__(self) -> str:
         lines = [
-            f"LinearClassifier of {len(self.classes)} classes in {self.weights.shape[1]} features",
+            f"{type(self).__name__} of {len(self.classes)} classes in {self._n_features} features",
             f"  privacy      {self.privacy}",
             f"  ridge        {self.regularization:.3g}",
             f"  classes      {listed(self.classes, math.inf)}",
         ]
-        drowned = [label for label, shown in zip(self.classes, self.shown, strict=True) if not shown]
-        if drowned:
+        if drowned := self._drowned():
             lines.append(f"  in the noise {listed(drowned)}")
         return "\n".join(lines)
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class LinearClassifier(Classifier):
+    """argmax_c weights_c . x + intercept_c: linear discriminant analysis, of one covariance within classes.
+
+    Attributes
+    ----------
+    weights : (C, d), in the units of the columns.
+    shown : (C,), whether the mean of a class stands out of the noise. A class where it does not is taken to lie at the
+        mean of all: it wins only where no other class is likelier than its prior.
+    """
+
+    weights: Matrix
+    shown: NDArray[np.bool_]
+
+    @property
+    def _n_features(self) -> int:
+        return int(self.weights.shape[1])
+
+    def _scores(self, rows: Any) -> Matrix:
+        return np.asarray(rows @ self.weights.T, dtype=np.float64)
+
+    def _drowned(self) -> list[Hashable]:
+        return [label for label, shown in zip(self.classes, self.shown, strict=True) if not shown]
 
 
 def classifier(
@@ -133,14 +164,11 @@ def classifier(
     shown = squares >= by_chance + _SHOWN * noise * math.sqrt(2 * float(np.sum(inverse**2)))
     mapped = (vectors @ (inverse[:, None] * rotated * shown)).T
     shares = class_priors(priors, counts)
-    weights, centre, limits = mapped, mean, None
+    weights, centre = mapped, mean
     if preprocessing is not None:
         scale = np.ones(len(mean)) if preprocessing.scale is None else preprocessing.scale
         weights = (mapped if preprocessing.linear is None else mapped @ preprocessing.linear.T) / scale
         centre = preprocessing.mean(mean)
-        # where `Preprocessing.map` cuts entries off
-        location = np.zeros(len(mean)) if preprocessing.location is None else preprocessing.location
-        limits = (location - preprocessing.largest * scale, location + preprocessing.largest * scale)
     return LinearClassifier(
         classes=tuple(classes),
         weights=weights,
@@ -151,8 +179,17 @@ def classifier(
         privacy=privacy,
         feature_names=feature_names,
         absent=absent_values(preprocessing, len(mean)),
-        limits=limits,
+        limits=cut_off(preprocessing, len(mean)),
     )
+
+
+def cut_off(preprocessing: Preprocessing | None, d: int) -> tuple[Matrix, Matrix] | None:
+    """Where `Preprocessing.map` cuts entries off, in the units of the columns."""
+    if preprocessing is None:
+        return None
+    scale = np.ones(d) if preprocessing.scale is None else preprocessing.scale
+    location = np.zeros(d) if preprocessing.location is None else preprocessing.location
+    return location - preprocessing.largest * scale, location + preprocessing.largest * scale
 
 
 def label_array(classes: Sequence[Hashable]) -> NDArray[Any]:

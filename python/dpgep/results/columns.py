@@ -145,6 +145,16 @@ class ReleasedColumns:
         noisy, preprocessing = (together(self._noisy), self.preprocessing) if grouped else self._of_everybody
         return noisy.restricted(features), None if preprocessing is None else preprocessing.restricted(features)
 
+    def _groups_alone(
+        self, labels: Sequence[Hashable], features: NDArray[np.intp]
+    ) -> tuple[ReleasedMoments, Preprocessing | None]:
+        """Moments of some columns by group, of some of the groups."""
+        noisy, numbers = self._noisy.restricted(features), [self._number_of_group(label) for label in labels]
+        if len(set(numbers)) < 2:
+            raise ValueError(f"two different groups are needed, got {listed(labels)}")
+        part = replace(noisy, second=noisy.second[numbers], sums=noisy.sums[:, numbers], counts=noisy.counts[numbers])
+        return part, None if self.preprocessing is None else self.preprocessing.restricted(features)
+
     def _judged(
         self, features: NDArray[np.intp], *, sizes: bool = True
     ) -> tuple[ReleasedMoments, Preprocessing | None]:

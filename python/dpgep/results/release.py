@@ -40,11 +40,13 @@ from dpgep.results import (
     correspondence,
     estimates,
     factor_analysis,
+    group_directions,
     group_means,
     multivariate,
     page,
     partial,
     paths,
+    quadratic,
     two_stage,
 )
 from dpgep.results.classifier import LinearClassifier, classifier
@@ -138,9 +140,8 @@ class Release(ReleasedColumns):
         """Directions of columns that vary more in one released class than in another: `dpgep.contrastive_pca`."""
         features, classes = self._numbers(columns), (target, background)
         require_non_negative("alpha", alpha)
-        model, noisy = ContrastivePcaModel(len(features), Classes(classes), float(alpha)), self._noisy
-        pair = [self._number_of_group(label) for label in classes]
-        two = replace(noisy, second=noisy.second[pair], sums=noisy.sums[:, pair], counts=noisy.counts[pair])
+        two, _ = self._groups_alone(classes, features)
+        model = ContrastivePcaModel(len(features), Classes(classes), float(alpha))
         return self._solved(model, features, n_components, options, some=two)
 
     def cca(self, x: Columns, y: Columns, *, n_components: int | None = None, **options: Any) -> Solution:
@@ -177,6 +178,10 @@ class Release(ReleasedColumns):
     mca = correspondence.mca
     means_by = group_means.means_by
     manova = multivariate.manova
+    common_spatial_patterns = group_directions.common_spatial_patterns
+    central_subspace = group_directions.central_subspace
+    fair_pca = group_directions.fair_pca
+    quadratic_classifier = quadratic.quadratic_classifier
     to_html = page.to_html
 
     @on_one_thread_of_blas
@@ -315,13 +320,13 @@ class Release(ReleasedColumns):
         *,
         some: ReleasedMoments | None = None,
     ) -> Solution:
-        """The answer of a model of columns; about ``some`` of the groups, or everybody."""
+        """The answer of a model of columns; about ``some`` groups with moments of their own, or everybody."""
         model = replace(model, feature_names=self._names_of(features), indicators=self._indicators_of(features))
         grouped = some is not None or model.grouping is not None
         noisy, preprocessing = self._moments_of(features, grouped=grouped)
         clipped = (together(self._noisy) if grouped else in_one_group(self._noisy)).restricted(features)
         if some is not None:
-            noisy, clipped = some.restricted(features), some.restricted(features)
+            noisy, clipped = replace(some, second=some.second.copy()), some
             if preprocessing is not None:  # variances were bought of everybody
                 preprocessing = replace(preprocessing, variance=None, variance_error=None)
         return self._answer(model, noisy, preprocessing, n_components, options, clipped=clipped)
@@ -410,9 +415,9 @@ class Release(ReleasedColumns):
         if self._noisy.mark is None:
             of_all[-1:-1] = ["partial_correlation", "factors", "regression", "regression_path", "instrumental"]
             of_all[-1:-1] = ["crosstab", "means_by", "mca"] * bool(self.model.indicators)
-        return (
-            of_all + grouped.get(type(self.model.grouping), []) + ["of_group", "contrastive_pca"] * self._noisy.by_group
-        )
+        by_group = ["of_group", "contrastive_pca", "common_spatial_patterns", "central_subspace", "fair_pca"]
+        by_group += ["quadratic_classifier"] * isinstance(self.model.grouping, Classes)
+        return of_all + grouped.get(type(self.model.grouping), []) + by_group * self._noisy.by_group
 
 
 def paid_noise(report: PrivacyReport) -> tuple[NoiseBlock, ...]:
