@@ -2,7 +2,7 @@
 "use strict";
 
 (() => {
-  const MOST_PAIRS = 500, MOST_COMPONENTS = 20, SHOWN = 5;
+  const MOST_PAIRS = 500, MOST_COMPONENTS = 20, SHOWN = 5, MOST_NAMES = 25;
   const data = dpgep.read(JSON.parse(document.getElementById("data").textContent));
   const names = data.names, everything = names.map((_, j) => j), level = `${+(100 * data.level).toFixed(4)} %`;
   const at = (id) => document.getElementById(id);
@@ -47,7 +47,7 @@
 
   /** A table of rows [heading, ...cells]; cells are texts or elements. It may be scrolled with the keyboard. */
   function table(caption, heading, rows) {
-    const head = element("thead", {}, element("tr", {}, ...heading.map((text, i) => element("th", { scope: "col", ...(i && { class: "number" }) }, text))));
+    const head = element("thead", {}, element("tr", {}, ...heading.map((text, i) => element("th", { scope: "col", ...(rows.some((row) => row[i] instanceof Node) && { class: "number" }) }, text))));
     const body = element("tbody", {}, ...rows.map(([first, ...cells]) => element("tr", {},
       element("th", { scope: "row" }, first), ...cells.map((cell) => (cell instanceof Node ? cell : element("td", {}, cell))))));
     const scrolled = element("div", { class: "scroll tall", tabindex: "0", role: "region", "aria-label": caption });
@@ -165,10 +165,13 @@
     const picture = drawn("svg", { viewBox: `0 0 ${2 * half} ${2 * half}`, role: "img", "aria-label": "Biplot of the first two components; the table below has the weights" });
     picture.append(drawn("path", { class: "line", d: `M0 ${half}H${2 * half}M${half} 0V${2 * half}` }));
     const longest = points.map(([x, y], place) => [Math.hypot(x, y), place]).sort((a, b) => b[0] - a[0]), taken = [];
-    for (const [, place] of longest) {
-      const [x, y] = points[place].map((value) => value / reach * (half - 50)), name = short(names[chosen[place]], 14);
+    const end = (place) => points[place].map((value) => value / reach * (half - 50));
+    for (const [x, y] of longest.map(([, place]) => end(place))) {
       picture.append(drawn("line", { class: "arrow", x1: half, y1: half, x2: half + x, y2: half - y }));
-      const width = 6.6 * name.length, start = Math.min(Math.max(x < 0 ? half + x - 4 - width : half + x + 4, 0), 2 * half - width);
+    }
+    for (const [, place] of longest.slice(0, MOST_NAMES)) {
+      const [x, y] = end(place), name = short(names[chosen[place]], 14);
+      const width = 8 * name.length, start = Math.min(Math.max(x < 0 ? half + x - 4 - width : half + x + 4, 0), 2 * half - width);
       const box = [start, half - y + (y < 0 ? 12 : -3), width];
       // names that would cover others are left to the table
       if (taken.some(([a, b, w]) => Math.abs(b - box[1]) < 13 && a < box[0] + box[2] && box[0] < a + w)) continue;

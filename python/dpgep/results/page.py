@@ -56,9 +56,9 @@ def _data(release: Any, level: float, about: dict[str, Any]) -> dict[str, Any]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         described, correlation = release.describe(level=level), release.correlation(level=level)
+        said = [str(each.message) for each in caught if issubclass(each.category, AccuracyWarning)]
         pca = {"plain": _judged(release, False), "standardized": _judged(release, True)}
         noisy, preprocessing = release._moments_of(release._numbers(None))
-    said = [str(each.message) for each in caught if issubclass(each.category, AccuracyWarning)]
     standard, d, tail = standardization_of(noisy), len(noisy.second), (1 + level) / 2
     freedom = np.maximum(noisy.n - np.arange(d) - 1, 1.0)
     bought, tails = reach_of_means(noisy, preprocessing, release._row_bound)
