@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
+import scipy.stats
 import sklearn
 from conftest import Matrix, nothing_spent
 from sklearn.base import clone
@@ -123,6 +124,36 @@ class TestWithoutNoiseAsScikitLearn:
         scores = theirs.transform(rows)
         np.testing.assert_allclose(ours.inverse_transform(scores), theirs.inverse_transform(scores), atol=1e-8)
 
+    @pytest.mark.parametrize("whiten", [False, True])
+    @pytest.mark.parametrize("n_components", [2, 5, 0.9])
+    def test_probabilistic_pca(self, rows: Matrix, n_components: float, whiten: bool) -> None:
+        centred = rows - rows.mean(axis=0)
+        ours = PrivatePCA(n_components, whiten=whiten, bound=everything(rows), **EXACT).fit(centred)
+        theirs = PCA(n_components, whiten=whiten, svd_solver="full").fit(centred)
+        n, k = len(rows), theirs.n_components_
+        assert (ours.n_components_, ours.n_samples_) == (k, n)
+        # sums of squares over n - 1 in scikit-learn, over n here
+        np.testing.assert_allclose(ours.singular_values_, theirs.singular_values_, rtol=1e-8)
+        np.testing.assert_allclose(ours.noise_variance_ * n / (n - 1), theirs.noise_variance_, rtol=1e-8, atol=1e-12)
+        plain = PCA(n_components, svd_solver="full").fit(centred)  # whitening changes no law, but that of scikit-learn
+        np.testing.assert_allclose(ours.get_covariance() * n / (n - 1), plain.get_covariance(), atol=1e-8)
+        np.testing.assert_allclose(ours.get_precision() * (n - 1) / n, plain.get_precision(), atol=1e-8)
+        few = rows[:50]
+        expected = scipy.stats.multivariate_normal(ours.mean_, ours.get_covariance()).logpdf(few)
+        np.testing.assert_allclose(ours.score_samples(few), expected, rtol=1e-9)
+        assert ours.score(few) == pytest.approx(expected.mean())
+        np.testing.assert_allclose(ours.score(few), plain.score(few), rtol=1e-2)
+        scores = ours.transform(few)
+        unit = np.sqrt(n / (n - 1)) if whiten else 1.0
+        np.testing.assert_allclose(np.abs(scores), np.abs(theirs.transform(few)) * unit, atol=1e-7)
+        np.testing.assert_allclose(
+            ours.inverse_transform(scores), theirs.inverse_transform(theirs.transform(few)), atol=1e-7
+        )
+
+    def test_covariance_of_standardized_columns(self, rows: Matrix) -> None:
+        ours = PrivatePCA(standardize=True, bound=everything(rows), **EXACT).fit(rows)
+        np.testing.assert_allclose(ours.get_covariance(), np.cov(rows.T, bias=True), atol=1e-9)
+
     def test_standardized_pca(self, rows: Matrix) -> None:
         ours = PrivatePCA(n_components=2, standardize=True, bound=everything(rows), **EXACT).fit(rows)
         theirs = make_pipeline(StandardScaler(), PCA(n_components=2)).fit(rows)
@@ -199,6 +230,39 @@ class TestWithoutNoiseAsScikitLearn:
 
 class TestPrivate:
     """With noise, estimators are `solve` and `release`, to the last bit."""
+
+    def test_float32_stays(self, rows: Matrix) -> None:
+        narrow = rows.astype(np.float32)
+        for whiten in (False, True):
+            fitted = PrivatePCA(2, whiten=whiten, bound=everything(rows), **EXACT).fit(narrow)
+            scores = fitted.transform(narrow)
+            assert scores.dtype == fitted.inverse_transform(scores).dtype == np.float32
+            np.testing.assert_allclose(scores, fitted.transform(narrow.astype(float)), rtol=1e-5, atol=1e-5)
+
+    @pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")
+    def test_a_share_of_the_variance_costs_one_release(self, rows: Matrix) -> None:
+        fitted = PrivatePCA(0.8, epsilon=4.0, delta=1e-6).fit(rows)
+        assert fitted.privacy_.epsilon == 4.0
+        whole = fitted.solution_.diagnostics.spectrum
+        below = whole[: fitted.n_components_ - 1].sum()
+        assert below <= 0.8 * whole.sum() < below + whole[fitted.n_components_ - 1]
+        with pytest.raises(ValueError, match="share of the variance"):
+            PrivatePCA(0.8, method="auto", **PRIVATE).fit(rows)
+        with pytest.raises(ValueError, match="n_components"):
+            PrivatePCA(1.5, **PRIVATE).fit(rows)
+
+    @pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")
+    def test_variances_that_noise_drowns_count_as_its_deviation(self, rng: np.random.Generator) -> None:
+        few = rng.standard_normal((200, 5)) / 10
+        fitted = PrivatePCA(bound=1.0, epsilon=0.1, delta=1e-6).fit(few)
+        deviation = fitted.privacy_.releases[-1].noise[0].deviation / fitted.n_samples_
+        assert fitted.explained_variance_[-1] < 0 < deviation
+        expected = np.maximum(fitted.explained_variance_, deviation)
+        np.testing.assert_allclose(np.linalg.eigvalsh(fitted.get_covariance())[::-1], expected, rtol=1e-6)
+        assert np.isfinite(fitted.score(few))
+        constant = np.column_stack([few, few[:, 0]])
+        with pytest.raises(ValueError, match="singular"):
+            PrivatePCA(bound=1.0, **EXACT).fit(constant).score(constant)
 
     @pytest.mark.filterwarnings("ignore::dpgep.PrivacyWarning")
     @pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")

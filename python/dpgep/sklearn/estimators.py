@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -13,7 +14,7 @@ from sklearn.base import ClassifierMixin, OneToOneFeatureMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d
 
-from dpgep._checks import require_non_negative
+from dpgep._checks import require_non_negative, require_share
 from dpgep.data.groups import public_classes
 from dpgep.methods.base import PairOptions, component_count
 from dpgep.models.model import Matrix
@@ -38,11 +39,21 @@ class PrivatePCA(Components):
 
     Parameters
     ----------
+    n_components : int, or float between 0 and 1, optional
+        K, or the share of the released variance, noise included, that is to be explained: by as few components as do.
     center, standardize : bool
         As in `dpgep.pca`: whether to subtract the mean, and to divide columns by their standard deviations.
+    whiten : bool
+        Whether coordinates are divided by the roots of the released variances along components.
     method : {"release", "auto", "clipped-power"}
         As in `dpgep.solve`. "auto" may have less error where a release is noisy, but then no
-        ``explained_variance_ratio_``.
+        ``explained_variance_ratio_``, and no covariance.
+
+    Attributes
+    ----------
+    n_samples_ : number of people, public or released; None where it is neither.
+    singular_values_ : (K,), sqrt(n_samples_ explained_variance_) as of centred rows; 0 where noise left no variance.
+    noise_variance_ : mean of the eigenvalues that were left out, as in probabilistic PCA: 0 for K = d.
 
     Examples
     --------
@@ -54,21 +65,103 @@ class PrivatePCA(Components):
     (True, 1.0)
     """
 
+    n_components: float | None = field(default=None, kw_only=False)  # type: ignore[assignment]
     center: bool = True
     standardize: bool = False
+    whiten: bool = False
     method: Literal["release", "auto", "clipped-power"] = "release"
 
     _build: ClassVar[Any] = staticmethod(pca)
 
+    def _fit(self, X: Any, y: Any, people: dict[str, Any]) -> None:
+        if not isinstance(self.n_components, float):
+            return super()._fit(X, y, people)
+        require_share("n_components", self.n_components)
+        if self.method != "release" or self.sparsity is not None:
+            raise ValueError('n_components is a share of the variance with method="release" and without sparsity')
+        released: Release = release(self._problem(*self._data(X, y), **people), **self._terms())
+        spectrum = released.solve().diagnostics.spectrum
+        assert spectrum is not None
+        shares = np.cumsum(spectrum)
+        enough = np.flatnonzero(shares > self.n_components * shares[-1])
+        self._keep(released.solve(int(enough[0]) + 1 if len(enough) else 1))
+
+    def _keep(self, solution: Solution) -> None:
+        super()._keep(solution)
+        moments, public = solution._moments, solution.privacy.public
+        self.n_samples_ = (public and public.n_people) if moments is None else moments.n
+        if self.n_samples_ is not None:
+            self.singular_values_ = np.sqrt(self.n_samples_ * np.maximum(self.explained_variance_, 0.0))
+        found, spectrum = solution.diagnostics, solution.diagnostics.spectrum
+        if hasattr(self, "explained_variance_ratio_") and spectrum is not None:
+            largest, left = float(self.explained_variance_[0]), spectrum[self.n_components_ :]
+            in_units = largest / float(spectrum[0]) if largest else 1.0
+            self.noise_variance_ = max(float(left.mean()), 0.0) * in_units if len(left) else 0.0
+            self._deviation = found.noise_level / math.sqrt(2 * solution.model.n_features) * in_units
+
+    def transform(self, X: Any) -> Matrix:
+        """Coordinates (n, K) of rows, float32 of float32: as private as the rows are, also where these were fitted."""
+        rows = self._new_rows(X)
+        scores = self.solution_.transform(rows) / self._deviations
+        return np.asarray(scores, dtype=np.float32 if rows.dtype == np.float32 else np.float64)
+
     def inverse_transform(self, X: Any) -> Matrix:
         """Rows (n, d) in the span of the components that have these coordinates (n, K)."""
         check_is_fitted(self)
-        scores = check_array(X)
+        scores = check_array(X, dtype=[np.float64, np.float32])
         if scores.shape[1] != self.n_components_:
             raise ValueError(f"X must have {self.n_components_} columns, one per component, got shape {scores.shape}")
         scale = 1.0 if self.scale_ is None else self.scale_
-        rows = scores @ np.linalg.pinv(self.components_ * scale).T * scale
-        return np.asarray(rows if self.mean_ is None else rows + self.mean_)
+        rows = scores * self._deviations @ np.linalg.pinv(self.components_ * scale).T * scale
+        return np.asarray(rows if self.mean_ is None else rows + self.mean_, dtype=scores.dtype)
+
+    def get_covariance(self) -> Matrix:
+        """(d, d), of the model of probabilistic PCA: V^T (diag(lambda) - s I) V + s I, s the ``noise_variance_``.
+
+        Variances below one deviation of the noise of the release count as that. Of standardized columns, in the units
+        of the columns. AttributeError where ``noise_variance_`` is not known.
+        """
+        check_is_fitted(self)
+        units = self.components_ if self.scale_ is None else self.components_ * self.scale_
+        least = max(self.noise_variance_, self._deviation)
+        covariance = (units.T * np.maximum(self.explained_variance_ - least, 0.0)) @ units + least * np.eye(
+            len(units.T)
+        )
+        return np.asarray(covariance if self.scale_ is None else covariance * np.outer(self.scale_, self.scale_))
+
+    def get_precision(self) -> Matrix:
+        """(d, d), the inverse of `get_covariance`. ValueError where that is singular, which it is not with noise."""
+        covariance = self.get_covariance()
+        values, vectors = np.linalg.eigh(covariance)
+        if not values[0] > len(values) * np.finfo(float).eps * values[-1]:
+            raise ValueError("the covariance is singular, without noise: fit columns that do not determine each other")
+        return np.asarray((vectors / values) @ vectors.T)
+
+    def score_samples(self, X: Any) -> Matrix:
+        """(n,), log densities of rows under a normal law of this mean and covariance: as private as the rows are."""
+        rows, precision = self._new_rows(X), self.get_precision()
+        rows = rows.toarray() if scipy.sparse.issparse(rows) else rows
+        rows = rows if self.mean_ is None else rows - self.mean_
+        squares = np.einsum("ij,jk,ik->i", rows, precision, rows, optimize=True)
+        _, determinant = np.linalg.slogdet(precision)
+        return np.asarray((determinant - len(precision) * math.log(2 * math.pi) - squares) / 2)
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """The mean of `score_samples`: as private as the rows are."""
+        return float(self.score_samples(X).mean())
+
+    @property
+    def _deviations(self) -> Any:
+        """(K,), what coordinates are divided by."""
+        if not self.whiten:
+            return 1.0
+        variances = self.explained_variance_
+        return np.sqrt(np.maximum(variances, np.finfo(float).eps * max(float(variances[0]), np.finfo(float).tiny)))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
