@@ -28,20 +28,23 @@ from dpgep.sources import scan
 __version__ = core.__version__
 
 __all__ = [
-    "AccuracyWarning", "AutoPreprocessing", "Budget", "DataChangedError", "DataError", "Moments", "Preprocessing",
-    "PrivacyBudgetError", "PrivacyReport", "PrivacyWarning", "Release", "Solution", "auditing", "cca",
+    "AccuracyWarning", "AutoPreprocessing", "Budget", "DataChangedError", "DataError", "Moments", "Nights",
+    "Preprocessing", "PrivacyBudgetError", "PrivacyReport", "PrivacyWarning", "Release", "Solution", "auditing", "cca",
     "contrastive_pca", "fda", "gep", "load", "local", "models", "multiset_cca", "pca", "planning", "plot", "pls",
     "release", "scan", "sir", "solve",
 ]  # fmt: skip
 
 # What a first fit does without, by its module: imported when it is first asked for (PEP 562).
-_LAZY = {"load": "loading"} | {name: name for name in ("auditing", "local", "masked", "planning", "plot", "sklearn")}
+_LAZY = {"load": "loading", "Nights": "nights"} | {
+    name: name for name in ("auditing", "local", "masked", "planning", "plot", "sklearn")
+}
 
 if TYPE_CHECKING:  # the same for type checkers, without __getattr__, so that they know a wrong name
     from dpgep import auditing, local, planning, plot
     from dpgep import masked as masked
     from dpgep import sklearn as sklearn
     from dpgep.loading import load
+    from dpgep.nights import Nights
 else:
 
     def __getattr__(name):

@@ -56,6 +56,15 @@ def test_the_price_is_attained_and_by_no_other_nights(k: int) -> None:
     assert Fraction(math.nextafter(one, 1)) ** 2 * worst > Fraction(mu) ** 2 * 4**FACTOR_BITS
 
 
+@pytest.mark.parametrize("keep", [1, 5, 30])
+def test_a_night_publishes_the_same_by_sums_so_far(keep: int) -> None:
+    factor, n_nights = Factor(keep), 40
+    x = np.random.default_rng(keep).integers(-9, 9, n_nights)
+    so_far = np.concatenate([np.zeros(n_nights, np.int64), np.cumsum(x)])
+    found = sum(step * so_far[n_nights - k : 2 * n_nights - k] for k, step in factor.steps.items())
+    np.testing.assert_array_equal(found, matrix_of(factor, n_nights) @ x)
+
+
 def test_coefficients_that_do_not_fall_would_cost_more() -> None:
     """What the proof needs: for c = (1, 0, 1) the first two columns are not the worst, nights 1 and 3 are."""
     c = np.array([1, 0, 1, 0, 0, 0, 0])

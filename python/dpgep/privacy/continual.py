@@ -26,6 +26,7 @@ from dpgep.models.model import Matrix
 from dpgep.privacy.curator import noise_blocks
 from dpgep.privacy.ledger import Charge, LedgerEntry, cost_of, mu_rounded_down
 from dpgep.privacy.noise import IntegerNoise, integer_noise
+from dpgep.problems.mergeable_moments import default_bits
 
 # Coefficients are whole multiples of 2^-FACTOR_BITS, of which a person weighs as many in a night's sums.
 FACTOR_BITS = 8
@@ -48,21 +49,28 @@ class Factor:
         assert found[-1] > 0
         return found
 
+    @cached_property
+    def steps(self) -> dict[int, int]:
+        """2^8 (c_k - c_{k-1}) for each k up to ``keep`` where that is not 0: weights in w_t of the sums up to night t - k.
+
+        Few are: rounded coefficients are mostly equal.
+        """
+        steps = np.diff(self.coefficients, prepend=0, append=0)
+        return {int(k): int(steps[k]) for k in np.flatnonzero(steps)}
+
     def mu_of_a_night(self, mu: float, nights: int) -> float:
         """What one night's sums may cost alone, so that all that is published costs ``mu`` who comes so many nights.
 
         That is mu over the norm of the sum of as many neighbouring columns, rounded down.
         """
-        if math.isinf(mu):
-            return mu
         column = np.convolve(self.coefficients, np.ones(nights, np.int64))
         squared = sum(each * each for each in column.tolist())
         return mu_rounded_down(cost_of(mu) * (1 << 2 * FACTOR_BITS) / squared)
 
     def combination(self, first: int, last: int) -> Matrix:
-        """(last,), weights of what was published up to night ``last`` in the sum of nights ``first`` to ``last``.
+        """(last,), weights of w_1 to w_last in the sum of nights ``first`` to ``last``, numbered from 1.
 
-        Numbered from 1. Their norm is the deviation of that sum's noise, in units of one night's.
+        Their norm is the deviation of that sum's noise, in units of one night's.
         """
         sums = _row_of_inverse(self, 1 << (last - 1).bit_length())
         weights: Matrix = sums[:last][::-1].copy()
@@ -96,11 +104,14 @@ class AllNights:
 
     def answer(self, problem: Any, mu: float, stream: core.NoiseStream, charge: Charge) -> IntegerNoise:
         """Of a problem with sums of rows, of which none is read. ``charge`` records the cost of all nights."""
-        facts = replace(problem.facts, n=None)
-        weight_bits = problem.weight_bits + FACTOR_BITS
-        mu_of_one = self.factor.mu_of_a_night(mu, self.nights)
-        noise, deviations = integer_noise(mu_of_one, problem.layout, facts.adjacency, None, weight_bits)
-        query = f"moment matrices of all nights, a person on at most {self.nights}"
-        blocks = noise_blocks(noise, deviations, facts, problem.layout) if math.isfinite(mu) else ()
-        charge(LedgerEntry(query, mu, blocks, noise.bits + weight_bits // 2 if blocks else None))
+        facts, weight_bits = replace(problem.facts, n=None), problem.weight_bits + FACTOR_BITS
+        query, bits = f"moment matrices of all nights, a person on at most {self.nights}", default_bits(weight_bits)
+        if math.isinf(mu):
+            charge(LedgerEntry(query, mu, ()))
+            return IntegerNoise(bits, 0, 0, 0, 0, weight_bits)
+        terms = self.factor.mu_of_a_night(mu, self.nights), problem.layout, facts.adjacency
+        finest, _ = integer_noise(*terms, None, weight_bits)
+        noise, deviations = integer_noise(*terms, min(finest.bits, bits), weight_bits)
+        blocks = noise_blocks(noise, deviations, facts, problem.layout)
+        charge(LedgerEntry(query, mu, blocks, noise.bits + weight_bits // 2))
         return noise

@@ -96,6 +96,7 @@ class PublicInputs:
         they differ in one row.
     rows, largest_weight : up to how many rows of a person count alike, and the largest weight; None where each person
         counts once. The total weight is released then.
+    nights : of a register that grows every night (`dpgep.Nights`), on how many nights a person may come.
     """
 
     problem: str
@@ -108,6 +109,7 @@ class PublicInputs:
     person: str | None = None
     rows: int | None = None
     largest_weight: float | None = None
+    nights: int | None = None
 
     @property
     def weighted(self) -> bool:
@@ -136,7 +138,7 @@ class Guarantee:
     @property
     def several_rows(self) -> bool:
         """Whether neighbours differ in all rows of one person, of whatever number; if not, in one row."""
-        return self.public is not None and self.public.person is not None
+        return self.public is not None and (self.public.person is not None or (self.public.nights or 1) > 1)
 
     @property
     def rho(self) -> float | None:
@@ -428,6 +430,15 @@ def _person(report: Guarantee) -> str:
     weighted = report.public is not None and report.public.weighted
     if weighted:
         number += "; their weights are protected, and their total weight is released"
+    if report.public is not None and report.public.nights is not None:
+        if report.public.person is None:
+            counted = "nothing has counted these nights, and each row of a night is presumed to be a person"
+        else:
+            counted = "the program counts these nights by ids, which are taken as right"
+        return (
+            f"A person may come on at most {report.public.nights} of all nights, and is protected with all rows of "
+            f"these: {counted}; of each night, {number}."
+        )
     if report.several_rows:
         return (
             f"A person may have any number of rows, which count as {'at most ' * weighted}one row together, and are "

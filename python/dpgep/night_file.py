@@ -1,0 +1,129 @@
+"""The file of `dpgep.Nights`: an SQLite database in which a night is there as a whole, or not at all.
+
+    register   one row: what the first night has fixed, public, as a binary file of dpgep
+    nights     number, label, and of all nights so far: number of people where it is public, published and exact sums
+    people     16 bytes for each person, where ids say who they are, and on how many nights they came
+
+It is as confidential as rows, and only its owner can read it. Exact sums that are no longer needed are overwritten.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+_APPLICATION, _FORMAT = 0x6470676E, 1
+_TABLES = (
+    "CREATE TABLE register (description BLOB NOT NULL)",
+    "CREATE TABLE nights (number INTEGER PRIMARY KEY, label TEXT UNIQUE NOT NULL, people INTEGER NOT NULL,"
+    " published BLOB NOT NULL, exact BLOB)",
+    "CREATE TABLE people (id BLOB PRIMARY KEY, nights INTEGER NOT NULL) WITHOUT ROWID",
+    f"PRAGMA application_id = {_APPLICATION}",
+    f"PRAGMA user_version = {_FORMAT}",
+)
+# A night is on the disk, and the name of its journal gone, before anybody sees what it published.
+_PRAGMAS = ("journal_mode = DELETE", "synchronous = EXTRA", "secure_delete = ON")
+_PATIENCE = 60.0
+NO_NIGHTS = "{} holds no nights yet: give their budget, as epsilon= and delta="
+
+
+class NightFile:
+    """The file at ``path``. All that is read or written in one `transaction` is of one state."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(os.path.realpath(path))
+
+    @contextmanager
+    def transaction(self, *, write: bool = False, create: bool = False) -> Iterator[NightTables]:
+        """Its tables: a writer is alone, and what it wrote is on the disk at the end, or gone after an error.
+
+        Raises OSError where it cannot be read or written, ValueError where it is something else.
+        """
+        if create:
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
+        elif not self.path.exists():
+            raise ValueError(NO_NIGHTS.format(self.path))
+        try:
+            with closing(sqlite3.connect(f"{self.path.as_uri()}?mode=rw", _PATIENCE, uri=True)) as connection:
+                connection.isolation_level = None  # transactions begin and end here alone
+                for pragma in _PRAGMAS:
+                    connection.execute(f"PRAGMA {pragma}")
+                connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+                yield NightTables(connection, self.path)
+                connection.execute("COMMIT")
+        except sqlite3.OperationalError as error:
+            raise OSError(f"the nights in {self.path} cannot be used: {error}; nothing was added") from error
+        except sqlite3.DatabaseError as error:
+            raise ValueError(f"{self.path} holds no nights, or is damaged: {error}") from error
+
+
+class NightTables:
+    """The tables of a file, within a transaction."""
+
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+        self._execute, self._many = connection.execute, connection.executemany
+        self.description: bytes | None = None
+        if self._number("SELECT count(*) FROM sqlite_master"):
+            kind = self._number("PRAGMA application_id"), self._number("PRAGMA user_version")
+            if kind != (_APPLICATION, _FORMAT):
+                raise ValueError(f"{path} holds no nights, or those of another version of dpgep")
+            (self.description,) = self._execute("SELECT description FROM register").fetchone()
+
+    def begin(self, description: bytes) -> None:
+        """Make the tables."""
+        for statement in _TABLES:
+            self._execute(statement)
+        self._execute("INSERT INTO register VALUES (?)", (description,))
+        self.description = description
+
+    def labels(self) -> list[str]:
+        """Of all nights, in their order."""
+        return [label for (label,) in self._execute("SELECT label FROM nights ORDER BY number")]
+
+    def last(self) -> int:
+        """How many nights there are."""
+        return self._number("SELECT ifnull(max(number), 0) FROM nights")
+
+    def number(self, label: str) -> int | None:
+        """That of a night; None where there is none of this label."""
+        found = self._execute("SELECT number FROM nights WHERE label = ?", (label,)).fetchone()
+        return None if found is None else int(found[0])
+
+    def so_far(self, number: int) -> tuple[int, NDArray[np.float64], NDArray[np.int64]]:
+        """(people, published sums, exact sums) of nights 1 to ``number``; (0, 0, 0) of none."""
+        if number < 1:
+            return 0, np.zeros(1), np.zeros(1, np.int64)
+        found = self._execute("SELECT people, published, exact FROM nights WHERE number = ?", (number,)).fetchone()
+        return int(found[0]), np.frombuffer(found[1], "<f8"), np.frombuffer(found[2] or b"", "<i8")
+
+    def add(self, label: str, people: int, published: NDArray[np.float64], exact: NDArray[np.int64]) -> None:
+        """Add a night after all others, and the sums with it."""
+        row = label, people, published.astype("<f8").tobytes(), exact.astype("<i8").tobytes()
+        self._execute("INSERT INTO nights(label, people, published, exact) VALUES (?, ?, ?, ?)", row)
+
+    def forget(self, last: int) -> None:
+        """Overwrite the exact sums up to night ``last``, of which those before are gone."""
+        self._execute("UPDATE nights SET exact = NULL WHERE number = ?", (last,))
+
+    def somebody(self) -> list[NDArray[np.uint64]]:
+        """The id of one person, where anybody was counted."""
+        rows = self._execute("SELECT id FROM people LIMIT 1")
+        return [np.frombuffer(blob, "<u8").astype(np.uint64).reshape(1, 2) for (blob,) in rows]
+
+    def count(self, ids: Iterable[NDArray[np.uint64]], most: int) -> None:
+        """Count a night of these people. Raises ValueError where some have more than ``most``."""
+        found = ((each.astype("<u8").tobytes(),) for part in ids for each in part)
+        self._many("INSERT INTO people VALUES (?, 1) ON CONFLICT DO UPDATE SET nights = nights + 1", found)
+        if self._number("SELECT count(*) FROM people WHERE nights > ?", most):
+            raise ValueError(
+                f"some people were on {most} nights before, as often as they may: leave out their rows of this night"
+            )
+
+    def _number(self, question: str, *values: int) -> int:
+        return int(self._execute(question, values).fetchone()[0])

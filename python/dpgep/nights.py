@@ -1,0 +1,403 @@
+"""`dpgep.Nights`: a register that grows every night, and a release of everything so far each morning, under one budget.
+
+The arithmetic is in `dpgep.privacy.continual`, the file in `dpgep.night_file`.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache, partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpgep._checks import require_count
+from dpgep._dispatch import core
+from dpgep._threads import use_threads
+from dpgep._watched import naming
+from dpgep.data.ids import Identities
+from dpgep.data.integer_moments import LOW_BITS, IntegerMoments
+from dpgep.data.people import weight_bits_of
+from dpgep.errors import warn
+from dpgep.models.model import Adjacency, Matrix, PublicFacts
+from dpgep.models.moments import MomentLayout
+from dpgep.models.preprocessing import AutoPreprocessing, Bound, Preprocessing
+from dpgep.models.row_model import RowModel, layout_of
+from dpgep.night_file import NO_NIGHTS, NightFile, NightTables
+from dpgep.privacy.accounting import Accounting
+from dpgep.privacy.budget import Budget
+from dpgep.privacy.continual import FACTOR_BITS, MOST_NIGHTS, AllNights, Factor
+from dpgep.privacy.curator import Curator, add_noise, noise_stream, normalized_moments
+from dpgep.privacy.noise import IntegerNoise
+from dpgep.problems.builders import table_problem
+from dpgep.problems.mergeable_moments import Moments
+from dpgep.problems.problem import problem_of
+from dpgep.reports.report import PrivacyReport
+from dpgep.results.release import Release
+from dpgep.run import Run
+from dpgep.serialization import Format, opened, triangle_rows, upper_triangle_of
+
+NIGHTS = Format("dpgep-nights")
+
+
+@dataclass(frozen=True, eq=False)
+class Register:
+    """What the first night has fixed for all others: public.
+
+    Attributes
+    ----------
+    name : of all its people, drawn at random.
+    model, bound, preprocessing, person, rows, largest_weight : of the rows of every night, as of `dpgep.Moments`.
+    keep, nights : on how many nights exact sums are kept, and a person may come.
+    noise : of what each night publishes.
+    report : of all nights together.
+    terms : what was given for it, in words: the same may be given again.
+    """
+
+    name: str
+    model: RowModel
+    bound: float | None
+    preprocessing: Preprocessing | None
+    person: str | None
+    rows: int | None
+    largest_weight: float | None
+    keep: int
+    nights: int
+    noise: IntegerNoise
+    report: PrivacyReport
+    terms: Mapping[str, str]
+
+    @classmethod
+    def stored(cls, tables: NightTables) -> Register | None:
+        """That of a file; None where no night has begun it."""
+        return None if tables.description is None else _read(tables.description)
+
+    @cached_property
+    def factor(self) -> Factor:
+        """What is published of exact sums."""
+        return Factor(self.keep)
+
+    def moments(self) -> Moments:
+        """Sums of nobody, for the rows of a night."""
+        return Moments(
+            self.model,
+            bound=self.bound,
+            preprocessing=self.preprocessing,
+            adjacency=self.facts.adjacency,
+            bits=self.noise.bits,
+            person=self.person,
+            rows=self.rows,
+            largest_weight=self.largest_weight,
+        )
+
+    @cached_property
+    def facts(self) -> PublicFacts:
+        """Of the rows of any night: the number of its people belongs to the night."""
+        adjacency: Any = self.report.adjacency
+        return PublicFacts(adjacency, self.report.bound, None, self.person, self.rows, self.largest_weight)
+
+    @cached_property
+    def layout(self) -> MomentLayout:
+        """Of what is published."""
+        return layout_of(self.model, self.facts, self.preprocessing)
+
+    def add(self, tables: NightTables, label: str, moments: Moments, seed: int | None) -> None:
+        """Add a night of these people, and draw its noise."""
+        number = tables.last() + 1
+        if moments._identities is not None:
+            parts = moments._identities._parts
+            Identities([*tables.somebody(), *(part[:1] for part in parts)])  # raises where ids are of several types
+            tables.count(parts, self.nights)
+        people, published, exact = tables.so_far(number - 1)
+        low, high = (exact + _limbs(moments)).reshape(2, -1)
+        _carry(low, high)
+        exact = np.concatenate([low, high])
+        total, known = exact << FACTOR_BITS, np.zeros(1)
+        for k, step in self.factor.steps.items():
+            if 0 < k < number:
+                _, published, before = tables.so_far(number - k)
+                total += step * before
+                known = known + step * published
+        noisy = self._with_noise(total, noise_stream(None if seed is None else seed + number))
+        so_far = noisy - np.ldexp(known, -FACTOR_BITS)  # that is C inverted: the first coefficient is 1
+        tables.add(label, people + moments.n * self.facts.n_is_public, so_far, exact)
+        tables.forget(number - self.keep)
+
+    def _with_noise(self, total: NDArray[np.int64], stream: core.NoiseStream) -> Matrix:
+        """Integer sums of a night, and noise: second moments, sums and counts in units of rows in the unit ball."""
+        _carry(*(limbs := total.reshape(2, -1)))
+        low, high = (self.layout.blocks(upper_triangle_of(limb, *self.layout.shape)) for limb in limbs)
+        weight_bits = weight_bits_of(self.facts) + FACTOR_BITS
+        moments = IntegerMoments(*low, high=high, bits=self.noise.bits, n=0, weight_bits=weight_bits)
+        if self.noise.diagonal:
+            add_noise(moments, self.noise, stream)
+        second, sums, counts = moments.to_float()
+        return np.concatenate([*triangle_rows(second), sums.ravel(), counts.ravel()])
+
+    def release(self, tables: NightTables, first: int, last: int, named: str) -> Release:
+        """The moments of the people of nights ``first`` to ``last``."""
+        (n, total, _), (n_before, before, _) = tables.so_far(last), tables.so_far(first - 1)
+        n, total = n - n_before, total - before
+        if self.facts.n_is_public and not n:
+            raise ValueError(f"{named}: nobody came")
+        of_second, of_sums, _ = (each.shape for each in self.layout.blocks(np.empty(self.layout.shape)))
+        triangles = self.layout.n_matrices * math.comb(self.layout.n_features + 1, 2)
+        second, sums, counts = np.split(total, np.cumsum([triangles, math.prod(of_sums)]))
+        blocks = upper_triangle_of(second, *of_second), sums.reshape(of_sums), counts
+        spread = float(np.linalg.norm(self.factor.combination(first, last)))
+        noise = self.noise.deviations().scaled(spread, spread, spread)
+        noisy = normalized_moments(self.facts, self.layout, n, blocks, noise)
+        *others, of_nights = self.report.releases
+        scaled = (replace(block, deviation=block.deviation * spread, scale=None) for block in of_nights.noise)
+        entry = replace(of_nights, query=f"{of_nights.query}; here {named}", noise=tuple(scaled))
+        assert self.report.public is not None
+        public = replace(self.report.public, n_people=n if self.facts.n_is_public else None)
+        bought = self.preprocessing
+        if bought is not None:  # the variances are of the first night's people
+            bought = replace(bought, variance=None, variance_error=None)
+        report = replace(self.report, releases=(*others, entry), public=public)
+        return Release(self.model, report, noisy, frozenset([self.name]), bought)
+
+
+class Nights:
+    """A register that grows every night, and a release of everything so far each morning, under one budget.
+
+    The first night pays the whole budget, for all nights that will ever come: each night publishes a fixed combination
+    of the exact sums of the last ``keep`` nights, with noise, and all that is asked follows from what was published. Up
+    to ``keep`` nights, sums so far have about three times the noise of one release of everything for the whole budget
+    (a year: 2.8, at most 2.94); beyond, it grows slowly (ten years, with the sums of one year kept: 4.3, at most 5.5).
+    docs/nights.md says when another way is better.
+
+    The file is as confidential as the rows: it holds exact sums, and with ``person`` who came. A night is in it as a
+    whole or not at all, whatever crashes, and its noise is drawn once. Several processes may share it. **Never go on
+    from an older copy of it**: sums that were published would be published again, with other noise.
+
+    Parameters
+    ----------
+    path : path
+        The file: the first night makes it, with the parameters below; later nights need nothing else.
+    keep : int
+        Exact sums of this many nights are kept, 16 bytes for each pair of columns and night.
+    nights : int
+        On how many nights a person may come. With ``person`` who comes once more is refused; without, this is a promise
+        that nothing checks. Two nights cost 1.9 times the noise, twelve 9.9 times.
+    model : one of `dpgep.models`, optional
+        What is asked. Default: the moments of a table, for any question, as of `dpgep.release`.
+    classes, slices, y_range, edges, by_group, bound, preprocessing, adjacency, rows, largest_weight
+        As in `dpgep.release`. ``bound="auto"`` is bought of the first night's rows, and stays. "replace-one": how many
+        people came on each night is public, and neighbours differ in all rows of a person, on the same nights.
+        "add-remove": in whether a person came at all.
+    person : str, optional
+        The name of the ids of people, as in `dpgep.Moments`.
+    epsilon, delta, rho, mu, budget, share, accounting, seed
+        As in `dpgep.solve`.
+
+    Examples
+    --------
+    >>> import numpy as np, dpgep, os, tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "register.nights")
+    >>> rng, terms = np.random.default_rng(0), {"epsilon": 1.0, "delta": 1e-6, "bound": 1.0}
+    >>> for night in ("2026-11-23", "2026-11-24", "2026-11-25"):
+    ...     nights = dpgep.Nights(path, **(terms if not os.path.exists(path) else {}))
+    ...     so_far = nights.add(rng.standard_normal((3000, 4)) * [5, 2, 1, 1] / 15, night=night)
+    >>> so_far.n_people, so_far.report.epsilon
+    (9000.0, 1.0)
+    >>> last_two = nights.release(first="2026-11-24")
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        keep: int | None = None,
+        nights: int | None = None,
+        model: RowModel | None = None,
+        classes: Sequence[Hashable] | None = None,
+        slices: int | None = None,
+        y_range: tuple[float, float] | None = None,
+        edges: Sequence[float] | None = None,
+        by_group: bool | None = None,
+        bound: Bound | None = None,
+        preprocessing: AutoPreprocessing | Preprocessing | None = None,
+        adjacency: Adjacency | None = None,
+        person: str | None = None,
+        rows: int | None = None,
+        largest_weight: float | None = None,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        rho: float | None = None,
+        mu: float | None = None,
+        budget: Budget | None = None,
+        share: float | None = None,
+        accounting: Accounting = "gdp",
+        seed: int | None = None,
+    ) -> None:
+        self._file, self._seed, self._model, self._person = NightFile(path), seed, model, person
+        self._keep = require_count("keep", 365 if keep is None else keep, largest=MOST_NIGHTS)
+        self._nights = require_count("nights", 1 if nights is None else nights, largest=MOST_NIGHTS)
+        forms = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu, "budget": budget, "share": share}
+        self._paying: dict[str, Any] = {**forms, "accounting": accounting, "seed": seed}
+        groups = {"classes": classes, "slices": slices, "y_range": y_range, "edges": edges, "by_group": by_group}
+        facts = {"bound": bound, "preprocessing": preprocessing, "adjacency": adjacency, "rows": rows}
+        described = {**groups, **facts, "largest_weight": largest_weight}
+        self._rows = {name: value for name, value in described.items() if value is not None}
+        given = {"keep": keep, "nights": nights, "model": model, "person": person, **forms, **self._rows}
+        self._terms = {name: _in_words(value) for name, value in given.items() if value is not None}
+        is_paid = any(value is not None for value in forms.values())
+        if self._file.path.exists() or not is_paid:
+            with self._file.transaction() as tables:
+                self._register(tables, begun=not is_paid)
+
+    def add(
+        self,
+        X: Any,
+        y: Any = None,
+        *others: Any,
+        night: str,
+        person: Any = None,
+        weights: Any = None,
+        n_threads: int | None = None,
+    ) -> Release:
+        """Add the people of a night, all or none, and release everything so far.
+
+        Of a night that is there already nothing is read: a command that was cut off can be repeated.
+
+        Parameters
+        ----------
+        X, y, *others, person, weights, n_threads
+            As in `dpgep.Moments.update`, also labels or a response as ``y`` where there are groups.
+        night : str
+            Its label, such as a date: public. Nights are in the order in which they are added.
+
+        Returns
+        -------
+        Release
+            Of all people so far, which answers all questions.
+
+        Raises
+        ------
+        PrivacyBudgetError
+            On the first night, as `dpgep.release`.
+        TypeError, ValueError
+            As `dpgep.Moments.update`, and where people came more often than they may: the night is not added.
+        OSError
+            If the file cannot be written, or another process uses it for a minute.
+        """
+        label: Any = night
+        if not isinstance(label, str) or not label:
+            raise ValueError(f"night must be a label, such as a date, got {night!r}")
+        with use_threads(n_threads):
+            register, is_there = self._begun(night, X, y, *others, person=person, weights=weights)
+            if is_there:
+                warn(f"night {night!r} is there already: its rows were not read again", RuntimeWarning)
+                return self.release()
+            moments = register.moments()
+            moments.update(X, y, *others, person=person, weights=weights)
+            with self._file.transaction(write=True) as tables:
+                if tables.number(night) is None:  # another process may have been faster
+                    register.add(tables, night, moments, self._seed)
+                return register.release(tables, 1, tables.last(), "all nights so far")
+
+    def release(self, first: str | None = None, last: str | None = None) -> Release:
+        """The release of the people of nights ``first`` to ``last``, by label; of all nights so far by default."""
+        with self._file.transaction() as tables:
+            register = self._register(tables)
+            assert register is not None  # or an error was raised
+            numbers = (
+                1 if first is None else tables.number(first),
+                tables.last() if last is None else tables.number(last),
+            )
+            start, end = (found or 0 for found in numbers)
+            if not 1 <= start <= end:
+                raise ValueError(f"no nights from {first!r} to {last!r}: there are {tables.last()}, see labels")
+            return register.release(tables, start, end, "all nights so far" if first is last is None else "some nights")
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The labels of all nights, in their order."""
+        with self._file.transaction() as tables:
+            return tuple(tables.labels()) if tables.description is not None else ()
+
+    def _register(self, tables: NightTables, *, begun: bool = True) -> Register | None:
+        """What the first night has fixed. Raises ValueError where it must have ``begun``, or other terms were given."""
+        found = Register.stored(tables)
+        if found is None and begun:
+            raise ValueError(NO_NIGHTS.format(self._file.path))
+        for name, value in self._terms.items():
+            if found is not None and found.terms.get(name) != value:
+                has = f"{name} = {found.terms[name]}" if name in found.terms else f"no {name}"
+                raise ValueError(f"the nights in {self._file.path} began with {has}, not {value}: leave it out")
+        return found
+
+    def _begun(self, night: str, *data: Any, **whose: Any) -> tuple[Register, bool]:
+        """The register, and whether a night is there; the first rows begin it, and pay for all nights."""
+        if self._file.path.exists():
+            with self._file.transaction() as tables:
+                found = self._register(tables, begun=False)
+                if found is not None:
+                    return found, tables.number(night) is not None
+        with self._file.transaction(write=True, create=True) as tables:
+            found = self._register(tables, begun=False)  # another process may have been faster
+            if found is None:
+                found = self._begin(data, {name: value for name, value in whose.items() if value is not None})
+                tables.begin(NIGHTS.packed(found))
+        return found, False
+
+    def _begin(self, data: tuple[Any, ...], whose: dict[str, Any]) -> Register:
+        ids = {} if self._person is None else {"person": self._person}
+        make = table_problem if self._model is None else partial(problem_of, self._model)
+        problem = make(*(each for each in data if each is not None), **{**self._rows, **ids, **whose})
+        run = Run.paid_by(problem, **self._paying)
+        with run.reserved():
+            noise = run.curator(Curator, scaled=True).answer(AllNights(Factor(self._keep), self._nights))
+        facts, public = problem.facts, run.report.public
+        assert public is not None
+        person = self._person or facts.person
+        public = replace(public, n_people=None, person=person, nights=self._nights)
+        return Register(
+            name=naming.get()(16),
+            model=problem.model,
+            bound=None if run.preprocessing is not None else facts.bound,
+            preprocessing=run.preprocessing,
+            person=person,
+            rows=facts.rows,
+            largest_weight=facts.largest_weight,
+            keep=self._keep,
+            nights=self._nights,
+            noise=noise,
+            report=replace(run.report, public=public),
+            terms=self._terms,
+        )
+
+
+def _in_words(term: Any) -> str:
+    """A term, alike for values that are equal."""
+    if isinstance(term, (int, float)) and not isinstance(term, bool):
+        return repr(float(term))
+    if isinstance(term, Budget):
+        return "a budget"
+    return repr(tuple(term)) if isinstance(term, (list, tuple)) else repr(term)
+
+
+@lru_cache(maxsize=4)
+def _read(description: bytes) -> Register:
+    found: Register = opened(description).require(NIGHTS).record(Register, "the register")
+    found.report.require_consistent()
+    return found
+
+
+def _limbs(moments: Moments) -> NDArray[np.int64]:
+    """(2 size,), the exact sums: low limbs of the upper triangles, then high ones, or zeros."""
+    low, high = (None if limb is None else np.concatenate([*triangle_rows(limb)]) for limb in moments._sums.limbs())
+    assert low is not None
+    return np.concatenate([low, np.zeros_like(low) if high is None else high])
+
+
+def _carry(low: NDArray[np.int64], high: NDArray[np.int64]) -> None:
+    """Leave less than 2^40 in low limbs."""
+    high += low >> LOW_BITS
+    low &= (1 << LOW_BITS) - 1

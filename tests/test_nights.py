@@ -1,0 +1,274 @@
+"""Nights: what is released of them against one release of all rows, and what is in the file whatever happens."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sqlite3
+import stat
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import Matrix
+
+import dpgep
+from dpgep.privacy.continual import Factor
+
+TERMS: dict[str, Any] = {"bound": 1.0, "epsilon": 1.0, "delta": 1e-6}
+PLAIN: dict[str, Any] = {"bound": 1.0, "epsilon": np.inf}
+
+
+def rows_of(night: int, n: int = 40) -> Matrix:
+    return np.random.default_rng(night).standard_normal((n + night, 3)) * [0.5, 0.3, 0.2] + 0.1
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "register.nights"
+
+
+def close(found: dpgep.Release, expected: dpgep.Release) -> None:
+    for name in ("second", "sums", "counts"):
+        np.testing.assert_allclose(getattr(found._noisy, name), getattr(expected._noisy, name), rtol=0, atol=5e-5)
+    assert found.n_people == pytest.approx(expected.n_people)
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+@pytest.mark.parametrize("keep", [1, 3, 20])
+def test_without_noise_nights_are_one_release_of_all_their_rows(path: Path, adjacency: Any, keep: int) -> None:
+    """Of everything so far, and of the rows of some nights alone; also nights that hardly anybody came to."""
+    nights, rows = dpgep.Nights(path, keep=keep, adjacency=adjacency, **PLAIN), []
+    for night in range(7):
+        rows.append(rows_of(night)[: None if night != 4 else 0 if adjacency == "add-remove" else 1])
+        so_far = nights.add(rows[-1], night=str(night))
+        close(so_far, dpgep.release(np.vstack(rows), adjacency=adjacency, **PLAIN))
+    close(nights.release("2", "5"), dpgep.release(np.vstack(rows[2:6]), adjacency=adjacency, **PLAIN))
+    close(dpgep.Nights(path).release("3"), dpgep.release(np.vstack(rows[3:]), adjacency=adjacency, **PLAIN))
+
+
+@pytest.mark.parametrize("by_group", [False, True])
+def test_nights_of_classes_answer_what_a_release_of_classes_answers(path: Path, by_group: bool) -> None:
+    how = {**PLAIN, "classes": ("no", "yes"), "by_group": by_group}
+    nights, rows, labels = dpgep.Nights(path, **how), [], []
+    for night in range(3):
+        rows.append(rows_of(night))
+        labels += [("no", "yes")[int(x > 0.1)] for x in rows[-1][:, 0]]
+        so_far = nights.add(rows[-1], labels[-len(rows[-1]) :], night=str(night))
+    expected = dpgep.release(np.vstack(rows), labels, **how)
+    close(so_far, expected)
+    np.testing.assert_allclose(
+        so_far.fda(n_components=1).components, expected.fda(n_components=1).components, atol=1e-4
+    )
+
+
+def test_a_model_has_nights_of_its_own(path: Path) -> None:
+    nights = dpgep.Nights(path, model=dpgep.models.CcaModel((2, 1), True), **PLAIN)
+    rows = [rows_of(night) for night in range(3)]
+    for night, each in enumerate(rows):
+        found = nights.add(each[:, :2], each[:, 2:], night=str(night))
+    whole = np.vstack(rows)
+    expected = dpgep.solve(dpgep.cca(whole[:, :2], whole[:, 2:], bound=1.0), epsilon=np.inf)
+    np.testing.assert_allclose(found.solve().eigenvalues, expected.eigenvalues, atol=1e-5)
+
+
+def test_rows_of_people_count_as_in_one_release_of_each_night(path: Path) -> None:
+    people = pd.DataFrame(rows_of(0), columns=["a", "b", "c"]).assign(id=np.arange(40) // 2)
+    found = dpgep.Nights(path, person="id", **PLAIN).add(people, night="first")
+    close(found, dpgep.release(people, person="id", **PLAIN))
+
+
+@pytest.mark.parametrize(("adjacency", "nights"), [("replace-one", 1), ("add-remove", 3)])
+def test_noise_is_what_a_release_says(path: Path, adjacency: Any, nights: int) -> None:
+    """Squares of entries in units of their deviations, as chi-square: each bound fails with probability 1e-7."""
+    d, last = 40, 6
+    empty = np.zeros((2, d))
+    register = dpgep.Nights(path, keep=4, nights=nights, adjacency=adjacency, **TERMS)
+    for night in range(last):
+        so_far = register.add(empty, night=str(night))
+    for found, span in ((so_far, (1, last)), (register.release("2", "4"), (3, 5))):
+        noisy = found._noisy
+        upper = noisy.second[np.triu_indices(d, 1)] / (noisy.noise.second / np.sqrt(2))
+        entries = np.concatenate([upper, np.diagonal(noisy.second) / noisy.noise.second])
+        n = len(entries)
+        assert abs(float(entries @ entries) / n - 1) < 5.4 * np.sqrt(2 / n) + 8 / n
+        one = dpgep.release(empty, adjacency=adjacency, **TERMS)._noisy
+        spread = np.linalg.norm(Factor(4).combination(*span)) / Factor(4).mu_of_a_night(1.0, nights)
+        ratio = (noisy.noise.second * noisy.n) / (one.noise.second * one.n)
+        assert ratio == pytest.approx(spread, rel=1e-3)
+
+
+def test_a_release_of_nights_is_stored_and_says_what_was_promised(path: Path, tmp_path: Path) -> None:
+    nights = dpgep.Nights(path, nights=2, **TERMS)
+    nights.add(rows_of(0), night="first")
+    found = nights.add(rows_of(1), night="second")
+    found.save(tmp_path / "second.dpgep")
+    again = dpgep.load(tmp_path / "second.dpgep")
+    assert again.report == found.report
+    assert again.report.epsilon == 1.0
+    (entry,) = again.report.releases
+    assert "a person on at most 2" in entry.query
+    said = again.report.to_markdown()
+    assert "A person may come on at most 2 of all nights" in said
+    assert "nothing has counted these nights" in said
+    first = nights.release("first", "first")
+    assert first.n_people == 40
+    with pytest.raises(ValueError, match="the same people"):
+        _ = first + found
+
+
+def test_one_budget_pays_once_and_refuses_before_anything_is_there(tmp_path: Path) -> None:
+    budget = dpgep.Budget.open(tmp_path / "b.budget", epsilon=1.0, delta=1e-6, adjacency="replace-one", dataset="r")
+    nights = dpgep.Nights(tmp_path / "a.nights", bound=1.0, budget=budget)
+    for night in range(3):
+        nights.add(rows_of(night), night=str(night))
+    assert len(budget.releases) == 1
+    assert budget.remaining_mu == pytest.approx(0, abs=1e-9)
+    other = dpgep.Nights(tmp_path / "b.nights", bound=1.0, budget=budget)
+    with pytest.raises(dpgep.PrivacyBudgetError):
+        other.add(rows_of(0), night="0")
+    with pytest.raises(ValueError, match="holds no nights yet"):
+        dpgep.Nights(tmp_path / "b.nights")
+
+
+def test_a_night_is_added_once_and_its_release_stays(path: Path) -> None:
+    nights = dpgep.Nights(path, **TERMS)
+    first = nights.add(rows_of(0), night="first")
+    with pytest.warns(RuntimeWarning, match="'first' is there already"):
+        again = dpgep.Nights(path, **TERMS).add(rows_of(5), night="first")
+    assert again.fingerprint == first.fingerprint
+    nights.add(rows_of(1), night="second")
+    assert nights.release(last="first").fingerprint == first.fingerprint
+    assert nights.labels == ("first", "second")
+
+
+def test_terms_are_those_of_the_first_night(path: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="holds no nights yet"):
+        dpgep.Nights(path)
+    nights = dpgep.Nights(path, keep=9, **TERMS)
+    with pytest.raises(ValueError, match="holds no nights yet"):
+        nights.release()
+    nights.add(rows_of(0), night="first")
+    dpgep.Nights(path, keep=9, epsilon=1, delta=1e-6)
+    for given, named in (({"keep": 8}, "keep = 9.0, not 8.0"), ({"mu": 1.0}, "no mu, not 1.0")):
+        with pytest.raises(ValueError, match=named):
+            dpgep.Nights(path, **given)  # type: ignore[arg-type]
+    for wrong in ("", 3, None):
+        with pytest.raises(ValueError, match="night must be a label"):
+            nights.add(rows_of(1), night=wrong)  # type: ignore[arg-type]
+    for span, message in (
+        (("second", None), "no nights from 'second' to None"),
+        (("first", "zero"), "'zero': there are 1"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            nights.release(*span)
+    other = tmp_path / "text"
+    other.write_text("rows, and no nights\n" * 99)
+    with pytest.raises(ValueError, match="holds no nights, or is damaged"):
+        dpgep.Nights(other, **TERMS)
+    sqlite3.connect(tmp_path / "other").execute("CREATE TABLE t (x)")
+    with pytest.raises(ValueError, match="holds no nights, or those of another version"):
+        dpgep.Nights(tmp_path / "other", **TERMS)
+
+
+def test_who_comes_too_often_is_refused_and_the_night_with_them(path: Path) -> None:
+    nights = dpgep.Nights(path, nights=2, person="id", **TERMS)
+    people = pd.DataFrame(rows_of(0), columns=["a", "b", "c"]).assign(id=range(40))
+    nights.add(people, night="1")
+    nights.add(people[:20], night="2")
+    with pytest.raises(ValueError, match="were on 2 nights before"):
+        nights.add(people[10:], night="3")
+    nights.add(people[20:], night="3")
+    assert nights.labels == ("1", "2", "3")
+    with pytest.raises(ValueError, match="were on 2 nights before"):
+        dpgep.Nights(path).add(people[39:], night="4")
+    with pytest.raises(TypeError, match="ids of several types"):
+        nights.add(people.assign(id=[f"p{i}" for i in range(40)]), night="4")
+    assert "the program counts these nights by ids" in nights.release().report.to_markdown()
+
+
+def test_exact_sums_are_kept_as_long_as_they_are_needed_for_their_owner_alone(path: Path) -> None:
+    nights, blobs = dpgep.Nights(path, keep=3, **TERMS), []
+    for night in range(6):
+        nights.add(rows_of(night), night=str(night))
+        with sqlite3.connect(path) as tables:
+            kept = dict(tables.execute("SELECT number, exact FROM nights WHERE exact IS NOT NULL"))
+        assert sorted(kept) == list(range(max(1, night - 1), night + 2))  # between which are the sums of three nights
+        blobs.append(kept[night + 1])
+    content = path.read_bytes()
+    assert [blob in content for blob in blobs] == [False, False, False, True, True, True]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_preparation_is_bought_of_the_first_night_and_stays(path: Path) -> None:
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.standard_normal((4000, 2)) * [10, 100] + 50, columns=["a", "b"])
+    nights = dpgep.Nights(path, epsilon=1.0, delta=1e-6)
+    first = nights.add(table, night="1")
+    second = nights.add(table + 1, night="2")
+    assert first.preprocessing is not None
+    assert second.preprocessing is not None
+    np.testing.assert_array_equal(first.preprocessing.scale, second.preprocessing.scale)
+    assert second.report.mu == first.report.mu
+    assert len(second.report.releases) > 1
+    np.testing.assert_allclose(second.mean(), [50.5, 50.5], atol=6)
+    with pytest.raises(ValueError, match="columns"):
+        nights.add(table.rename(columns={"a": "c"}), night="3")
+
+
+def _in_a_child(work: Callable[[], None]) -> int:
+    child = os.fork()
+    if not child:
+        try:
+            work()
+        finally:
+            os._exit(0)
+    return child
+
+
+def _add_and_note(path: Path, notes: Path, names: list[str]) -> None:
+    """Add nights, and note the fingerprint of each release that was seen."""
+    nights = dpgep.Nights(path)
+    for name in names:
+        if name not in nights.labels:
+            found = nights.add(rows_of(int(name), 300), night=name)
+            if len(nights.labels) and found.n_people:
+                with open(notes, "a") as file:
+                    file.write(f"{found.n_people} {found.fingerprint}\n")
+
+
+def _require_seen(path: Path, notes: Path) -> None:
+    """What anybody saw is what the file holds, of each number of nights once."""
+    nights, seen = dpgep.Nights(path), dict(line.split() for line in notes.read_text().splitlines())
+    assert len(set(nights.labels)) == len(nights.labels)
+    there = [nights.release(last=label) for label in nights.labels]
+    held = {str(each.n_people): each.fingerprint for each in there}
+    assert seen.items() <= held.items()
+
+
+@pytest.mark.entropy
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="kills forked children")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+@pytest.mark.parametrize("kills", [5, pytest.param(200, marks=pytest.mark.deep)])
+def test_processes_that_are_killed_add_a_night_once_or_not(path: Path, tmp_path: Path, kills: int) -> None:
+    """Two at a time add the same nights, and are killed at random; what they saw is never drawn again."""
+    notes, chance = tmp_path / "notes", random.Random(0)
+    notes.touch()
+    dpgep.Nights(path, keep=20, **TERMS).add(rows_of(0), night="0")
+    names = [str(each) for each in range(1, 10 * kills)]
+    for _ in range(kills):
+        children = [_in_a_child(lambda: _add_and_note(path, notes, names)) for _ in range(2)]
+        for child in children:
+            time.sleep(chance.uniform(0, 0.2))
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+    _require_seen(path, notes)
+    before = dpgep.Nights(path).labels
+    dpgep.Nights(path).add(rows_of(1), night="last")
+    assert dpgep.Nights(path).labels == (*before, "last")
+    assert len(before) > 1
