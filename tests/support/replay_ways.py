@@ -112,7 +112,17 @@ class Way:
 
 def ways() -> list[Way]:
     """All of them."""
-    return [*_forms(), *_methods(), *_releases(), *_sums(), *_elsewhere(), *_estimators(), *_commands(), *_budgets()]
+    return [
+        *_forms(),
+        *_methods(),
+        *_releases(),
+        *_sums(),
+        *_nights(),
+        *_elsewhere(),
+        *_estimators(),
+        *_commands(),
+        *_budgets(),
+    ]
 
 
 _QUESTIONS: dict[str, Callable[..., Any]] = {
@@ -342,6 +352,48 @@ def _sums() -> Iterator[Way]:
         yield Way("masked", name, partial(_masked, name), covers, bounds, at_end=True)
 
 
+def _nights() -> Iterator[Way]:
+    """Some people each night; or all of them, twice."""
+    for name in ("TableModel", "CcaModel", "FdaModel", "SirModel"):
+        yield Way("Nights", name, partial(_nightly, name), ("Nights",), ("known", "reused"), at_end=True)
+    yield Way("Nights", "a table", _nights_of_a_table, ("Nights",), at_end=True)
+    yield Way("Nights", "people who come again", _nights_of_the_same, ("Nights",))
+
+
+def _nightly(name: str, people: People, terms: Terms) -> Any:
+    model, second = _MODELS[name], _second_of(name)
+    nights = dpgep.Nights(terms.folder / "a.nights", keep=2, model=model, mu=MU, **_of_moments(name, terms))
+    seen = []
+    for night, part in enumerate(_of_nights(people)):
+        given = FORMS["arrays of float64"].make(part, terms.folder)
+        beside = () if second is None else (getattr(given, second),)
+        seen.append(nights.add(given.x, *beside, night=str(night)))
+    return seen, nights.release(last="0"), nights.release(nights.labels[-1]), nights.labels
+
+
+def _of_nights(people: People) -> list[People]:
+    """Those of three nights, whose number is public."""
+    return [people.part(0, 3), people.part(3, 5), people.part(5, len(people))]
+
+
+def _nights_of_a_table(people: People, terms: Terms) -> Any:
+    nights = dpgep.Nights(terms.folder / "a.nights", keep=1, mu=MU, **terms.of_problem)
+    parts = [FORMS["pandas"].make(part, terms.folder).x for part in _of_nights(people)]
+    return [nights.add(part, night=str(night)) for night, part in enumerate(parts)]
+
+
+def _nights_of_the_same(people: People, terms: Terms) -> Any:
+    given = FORMS["pandas"].make(people, terms.folder)
+    nights = dpgep.Nights(terms.folder / "a.nights", nights=2, person="who", mu=MU, **terms.of_problem)
+    return [nights.add(given.x, person=np.arange(len(people)), night=night) for night in ("one", "two")]
+
+
+def _second_of(name: str) -> str | None:
+    """What stands beside the rows of a model."""
+    model = _MODELS[name]
+    return {"labels": "labels", "y": "response"}.get(input_names(model)[-1], "y" if len(model.views) > 1 else None)
+
+
 def _of_moments(name: str, terms: Terms) -> dict[str, Any]:
     """The public facts; preprocessing has scales where they do not change the answer."""
     if terms.bound == "known":
@@ -355,9 +407,8 @@ def _of_moments(name: str, terms: Terms) -> dict[str, Any]:
 
 def _summed(name: str, people: People, terms: Terms) -> Any:
     """Moments, batch by batch."""
-    model = _MODELS[name]
-    second = {"labels": "labels", "y": "response"}.get(input_names(model)[-1], "y" if len(model.views) > 1 else None)
-    moments = dpgep.Moments(model, **_of_moments(name, terms))
+    second = _second_of(name)
+    moments = dpgep.Moments(_MODELS[name], **_of_moments(name, terms))
     for part in people.batches(BATCH):
         given = FORMS["arrays of float64"].make(part, terms.folder)
         moments.update(given.x, None if second is None else getattr(given, second))

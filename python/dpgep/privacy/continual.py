@@ -51,9 +51,9 @@ class Factor:
 
     @cached_property
     def steps(self) -> dict[int, int]:
-        """2^8 (c_k - c_{k-1}) for each k up to ``keep`` where that is not 0: weights in w_t of the sums up to night t - k.
+        """2^8 (c_k - c_{k-1}), where it is not 0, by k: the weight in w_t of the sums of nights 1 to t - k.
 
-        Few are: rounded coefficients are mostly equal.
+        Few there are, as most rounded coefficients are equal to the one before them.
         """
         steps = np.diff(self.coefficients, prepend=0, append=0)
         return {int(k): int(steps[k]) for k in np.flatnonzero(steps)}
