@@ -7,6 +7,7 @@ import random
 import signal
 import sqlite3
 import stat
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -272,3 +273,54 @@ def test_processes_that_are_killed_add_a_night_once_or_not(path: Path, tmp_path:
     dpgep.Nights(path).add(rows_of(1), night="last")
     assert dpgep.Nights(path).labels == (*before, "last")
     assert len(before) > 1
+
+
+# ---- what it costs, by replays ----
+
+
+def _worst(adjacency: Any, nights: int, of_night: list[int]) -> tuple[Callable[[Any], Any], tuple[Matrix, Matrix]]:
+    """A run, and the rows of the person who differs, on some nights of twelve: the worst that a release knows."""
+    cosine = -1 / 8  # for noise of deviations (1, 2): section 3
+    one, other = np.array([1.0, 0, 0]), np.array([cosine, np.sqrt(1 - cosine**2), 0])
+    crowd = np.array([[0.0, 0, 0.5]] * 3)
+
+    def run(row: Matrix) -> Any:
+        folder = tempfile.mkdtemp()
+        register = dpgep.Nights(Path(folder) / "a", keep=5, nights=nights, adjacency=adjacency, mu=1.0, bound=1.0)
+        rows = [np.vstack([crowd, row]) if night in of_night else crowd for night in range(12)]
+        return [register.add(each, night=str(night)) for night, each in enumerate(rows)]
+
+    return run, (np.empty((0, 3)) if adjacency == "add-remove" else other[None], one[None])
+
+
+@pytest.mark.entropy
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+@pytest.mark.parametrize(("nights", "came", "least"), [(1, [3], 0.99), (3, [2, 3, 4], 0.99), (3, [0, 4, 6], 0.5)])
+def test_a_person_costs_what_is_paid_and_no_less_on_neighbouring_nights(
+    adjacency: Any, nights: int, came: list[int], least: float
+) -> None:
+    run, people = _worst(adjacency, nights, came)
+    result = dpgep.auditing.replay(run, people)
+    assert not result.flagged, result
+    assert least < result.mu <= 1
+
+
+@pytest.mark.entropy
+def test_a_person_who_comes_once_more_than_was_promised_costs_more() -> None:
+    run, people = _worst("add-remove", 2, [2, 3, 4])
+    assert dpgep.auditing.replay(run, people).flagged
+
+
+@pytest.mark.entropy
+@pytest.mark.parametrize("fault", ["a price of one night", "noise drawn for every second night", "a larger step"])
+def test_faults_are_found(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+    if fault == "a price of one night":
+        real = Factor.mu_of_a_night
+        monkeypatch.setattr(Factor, "mu_of_a_night", lambda self, mu, nights: real(self, mu, 1))
+    elif fault == "a larger step":
+        monkeypatch.setattr(Factor, "steps", {0: 256, 1: -100, 5: -80})
+    else:
+        noisy, calls = dpgep.nights.add_noise, iter(range(99))  # type: ignore[attr-defined]
+        monkeypatch.setattr(dpgep.nights, "add_noise", lambda *given: next(calls) % 2 and noisy(*given))  # type: ignore[attr-defined]
+    run, people = _worst("add-remove", 3, [2, 3, 4])
+    assert dpgep.auditing.replay(run, people).flagged
