@@ -22,7 +22,7 @@ from dpgep.problems.mergeable_moments import Moments
 from dpgep.reports.report import PrivacyReport
 from dpgep.results.release import Release
 from dpgep.results.solution import Solution
-from dpgep.run import release, solve
+from dpgep.run import release, score_density, solve
 from dpgep.sources import scan
 
 __version__ = core.__version__
@@ -31,7 +31,7 @@ __all__ = [
     "AccuracyWarning", "AutoPreprocessing", "Budget", "DataChangedError", "DataError", "Moments", "Nights",
     "Preprocessing", "PrivacyBudgetError", "PrivacyReport", "PrivacyWarning", "Release", "Solution", "auditing", "cca",
     "contrastive_pca", "fda", "gep", "load", "local", "models", "multiset_cca", "pca", "planning", "plot", "pls",
-    "release", "scan", "sir", "solve",
+    "release", "scan", "score_density", "sir", "solve",
 ]  # fmt: skip
 
 # What a first fit does without, by its module: imported when it is first asked for (PEP 562).

@@ -42,6 +42,7 @@ from dpgep.privacy.noise import COUNTS, SECOND, SUMS, TOTAL
 from dpgep.problems.mergeable_moments import MOMENTS, Moments, StoredMoments
 from dpgep.reports.report import REPORT, verify
 from dpgep.results.release import RELEASE, Release, paid_noise
+from dpgep.results.score_density import CELLS, SCORES, ScoreDensity
 from dpgep.results.solution import SOLUTION, Solution
 from dpgep.serialization import Document, Target, decoded, encoded, opened, upper_triangle_of
 
@@ -52,8 +53,8 @@ _ROUNDING = 1e-9
 
 
 def load(source: Target | bytes) -> Any:
-    """What `save` wrote: the file says whether it is a `Solution`, `Release`, `Moments`, `PrivacyReport`, `Plan` or
-    `Aggregator` of local reports.
+    """What `save` wrote: the file says whether it is a `Solution`, `Release`, `Moments`, `PrivacyReport`, `Plan`,
+    `ScoreDensity` or `Aggregator` of local reports.
 
     What is loaded answers as before. Nothing but numbers and text is read: no file can run code.
 
@@ -334,10 +335,27 @@ def _require_shape(name: str, array: Any, shape: tuple[int, ...]) -> None:
         raise ValueError(f"{name} must have shape {shape}, got {np.shape(array)}")
 
 
+def _scores(document: Document) -> ScoreDensity:
+    found: ScoreDensity = document.require(SCORES).record(ScoreDensity, "the scores")
+    if found.n < 1 or found.edges.ndim != 2 or found.edges.shape[1] - 1 not in CELLS:
+        raise ValueError(f"scores are of people in {', '.join(map(str, CELLS))} cells of each of two components")
+    size = found.edges.shape[1] - 1
+    _require_finite("edges", found.edges, (2, size + 1))
+    if not (np.diff(found.edges) > 0).all():
+        raise ValueError("edges must ascend")
+    _require_finite("shares", found.shares, (1 if found.groups is None else len(found.groups), size, size))
+    found.privacy.require_consistent()
+    paid = [block.deviation for entry in found.privacy.releases for block in entry.noise]
+    if len(found.privacy.releases) != 1 or not math.isclose(found.deviation * found.n, sum(paid), rel_tol=_ROUNDING):
+        raise ValueError("the deviation of the shares is not that of the noise that the ledger has paid for")
+    return found
+
+
 _READERS: dict[str, Callable[[Document], Any]] = {
     SOLUTION.name: _solution,
     RELEASE.name: _release,
     MOMENTS.name: _moments,
     PLAN.name: _plan,
+    SCORES.name: _scores,
     LOCAL_SUMS.name: lambda document: Aggregator.restored(document.require(LOCAL_SUMS).record(StoredSums, "the sums")),
 }

@@ -21,6 +21,7 @@ from dpgep.models.model import Matrix
 from dpgep.privacy.budget import Budget
 from dpgep.reports.report import PrivacyReport
 from dpgep.results.intervals import Intervals
+from dpgep.results.score_density import ScoreDensity
 from dpgep.results.solution import Solution
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     from dpgep.planning import Plan
 
-__all__ = ["biplot", "components", "loadings", "plan", "prices", "privacy_curve", "projection", "scree"]
+__all__ = ["biplot", "components", "loadings", "plan", "prices", "privacy_curve", "projection", "scores", "scree"]
 
 BLUE = "#0072B2"
 VERMILION = "#D55E00"
@@ -40,6 +41,8 @@ GROUPS = (
 )  # fmt: skip
 # Eigenvalues of a scree plot; columns of a picture of loadings; characters of a line that names a release.
 _EIGENVALUES, _COLUMNS, _LINE = 40, 20, 34
+# Shares of the people within the regions of a score plot, and of those of a group.
+_WITHIN, _WITHIN_GROUP = (0.95, 0.75, 0.5, 0.25), (0.9, 0.5)
 # Of the longest arrow of a biplot: the shortest one, and the height of a line of text.
 _SHORTEST, _LINE_HEIGHT = 0.1, 0.07
 
@@ -409,6 +412,49 @@ def projection(
         )  # fmt: skip
     ax.set(xticks=[], yticks=[])
     return _finished(ax, f"{axis_name} 1", f"{axis_name} 2", title)
+
+
+def scores(found: ScoreDensity, *, ax: Axes | None = None) -> Axes:
+    """Where people are by their scores on two components: regions that hold 95, 75, 50 and 25 % of them.
+
+    Of several groups, the regions that hold 90 and 50 % of each, and its name where it has most people. A region is of
+    the highest density of `ScoreDensity.density`; nobody's score is drawn.
+
+    Parameters
+    ----------
+    found : ScoreDensity
+        From `dpgep.score_density`.
+    ax : Axes, optional
+        Default: Matplotlib's current ones.
+    """
+    ax, effects = _axes(ax), import_extra("matplotlib.patheffects", "plot")
+    x, y = (found.edges[:, 1:] + found.edges[:, :-1]) / 2
+    for index, density in enumerate(found.density):
+        color = BLUE if found.groups is None else GROUPS[index % len(GROUPS)]
+        held = _WITHIN if found.groups is None else _WITHIN_GROUP
+        levels = _levels(density, held)
+        if not levels:  # the noise leaves nobody
+            continue
+        shades = [(color, alpha) for alpha in np.linspace(0.2, 0.8, len(levels)).tolist()]
+        ax.contourf(x, y, density.T, levels=[*levels, np.inf], colors=shades, extend="neither")
+        if found.groups is not None:
+            highest = np.unravel_index(int(density.argmax()), density.shape)
+            ax.annotate(
+                str(found.groups[index]), (x[highest[0]], y[highest[1]]), ha="center", va="center", fontweight="bold",
+                path_effects=[effects.withStroke(linewidth=3, foreground=ax.get_facecolor())],
+            )  # fmt: skip
+    ax.set(xlim=found.edges[0, [0, -1]], ylim=found.edges[1, [0, -1]])
+    return _finished(ax, *found.axes)
+
+
+def _levels(density: Matrix, held: Sequence[float]) -> list[float]:
+    """Densities above which cells hold these shares of a group, ascending."""
+    ordered = np.sort(density, axis=None)[::-1]
+    cumulated = np.cumsum(ordered)
+    if not cumulated[-1] > 0:
+        return []
+    at = np.searchsorted(cumulated, np.asarray(held) * cumulated[-1])
+    return sorted({float(ordered[i]) for i in at} - {0.0})
 
 
 def _axes(ax: Axes | None) -> Axes:

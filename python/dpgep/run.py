@@ -1,4 +1,4 @@
-"""`dpgep.solve` and `dpgep.release`: a budget is reserved, a curator answers a method, a report states what was paid.
+"""`solve`, `release`, `score_density`: a budget is reserved, a curator answers, a report states what was paid.
 
 Nothing else spends.
 """
@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, TypeAlias, TypeVar, cast, overload
 
@@ -23,22 +24,25 @@ from dpgep.methods import METHODS
 from dpgep.methods.base import MEMORY_LIMIT, component_count, require_capacity, require_no_scales
 from dpgep.methods.preprocessing import location_and_scale, prepare
 from dpgep.methods.ridge import products_ridge
+from dpgep.models import PcaModel
 from dpgep.models.model import Adjacency, Model, PublicFacts
 from dpgep.models.moments import ReleasedMoments
 from dpgep.models.preprocessing import AutoPreprocessing, Bound, Preprocessing
 from dpgep.models.row_model import Classes, Slices
 from dpgep.privacy.accounting import Accounting
 from dpgep.privacy.budget import Budget
-from dpgep.privacy.curator import Curator, Stages, noise_stream
+from dpgep.privacy.clipped_products import Cells
+from dpgep.privacy.curator import Curator, Stages, noise_stream, row_bound
 from dpgep.privacy.curator import Release as MomentQuery
 from dpgep.privacy.ledger import Ledger
 from dpgep.problems.builders import table_problem
 from dpgep.problems.mergeable_moments import Moments, SummedProblem, problem_from
-from dpgep.problems.problem import MomentProblem, Problem
+from dpgep.problems.problem import MomentProblem, Problem, rows_of
 from dpgep.reports.guarantee import PublicInputs
 from dpgep.reports.report import PrivacyReport
 from dpgep.results.matrix_free import AnsweringCurator, MatrixFreeRelease
 from dpgep.results.release import Release
+from dpgep.results.score_density import Frame, ScoreDensity
 from dpgep.results.solution import Solution, solution_of, warn_of_accuracy, warn_of_scales
 
 C = TypeVar("C", bound=Curator)
@@ -355,6 +359,82 @@ def solve(
     run.warn_of_counted(solution)
     warn_of_accuracy(result, solution)
     return solution
+
+
+def score_density(
+    solution: Solution,
+    problem: Problem,
+    *,
+    components: int | tuple[int, int] = (1, 2),
+    cells: int = 64,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rho: float | None = None,
+    mu: float | None = None,
+    budget: Budget | None = None,
+    share: float | None = None,
+    accounting: Accounting = "gdp",
+    seed: int | None = None,
+    n_threads: int | None = None,
+) -> ScoreDensity:
+    """The distribution of people's scores on two components, as a histogram on a released frame: a score plot.
+
+    The frame is public: G by G cells about the released mean, 3.5 released deviations to each side. Counts of people in
+    its cells, by group where the problem has classes or slices, move by sqrt(2) for a replaced person and by 1 for one
+    who is added or removed, in Euclidean norm; they are released with exactly rounded normal noise, and paid for in
+    addition to the solution.
+
+    Parameters
+    ----------
+    solution : Solution
+        With the components, by ``method="release"``. Public: it costs nothing more.
+    problem : from `dpgep.pca`, `cca`, `fda`, ...
+        The rows, and whose they are: as for the solution. Without a bound, the solution's preprocessing is used.
+    components : (int, int), or int
+        Which two components, from 1. Of two views a single one: the score of each view.
+    cells : 16, 32, 64 or 128
+        G. Noise of a cell does not depend on it; finer cells hold fewer people.
+    epsilon, delta, rho, mu, budget, share, accounting, seed, n_threads
+        As for `solve`.
+
+    Returns
+    -------
+    ScoreDensity
+        ``dpgep.plot.scores`` draws it.
+
+    Raises
+    ------
+    PrivacyBudgetError
+        If the budget does not suffice; raised before data are read.
+    ValueError
+        For components that are not there, a solution without released moments, rows of another width, and where the
+        number of people is not public. Nothing is spent.
+
+    Examples
+    --------
+    >>> import numpy as np, dpgep
+    >>> X = np.random.default_rng(0).standard_normal((20000, 5)) * [5, 2, 1, 1, 1] / 15
+    >>> budget, problem = dpgep.Budget(epsilon=1.0, delta=1e-6), dpgep.pca(X)
+    >>> solution = dpgep.solve(problem, budget=budget, share=0.5, n_components=2)
+    >>> scores = dpgep.score_density(solution, problem, budget=budget)
+    >>> scores.density.shape, round(float(scores.density.sum()), 6)
+    ((1, 64, 64), 1.0)
+    """
+    frame = Frame.of(solution, components, cells)
+    rows = rows_of(problem, "scores of people")
+    if rows.auto is not None and solution.preprocessing is not None:
+        rows = rows.prepared(solution.preprocessing)
+    if rows.auto is not None or rows.layout.n_features != frame.weights.shape[1]:
+        raise ValueError("the problem must be of the rows of the solution: the same columns, and a bound of its own")
+    names = getattr(rows.model.grouping, "labels", None)
+    groups = tuple(range(rows.layout.n_groups)) if names is None and rows.layout.n_groups > 1 else names
+    asked, edges = frame.in_bounds(row_bound(rows.facts))
+    counted = replace(rows, model=PcaModel(frame.weights.shape[1], center=False))
+    forms = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
+    run = Run.paid_by(counted, budget=budget, share=share, accounting=accounting, seed=seed, **forms)
+    with use_threads(n_threads), run.reserved():
+        found = run.curator(Curator).answer(Cells(asked, edges))
+    return ScoreDensity(found.values, found.deviation, frame.edges, found.n, frame.axes, groups, run.report)
 
 
 def _release(problem: Any, run: Run, noisy: ReleasedMoments) -> Release:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import math
 import pickle
 import re
 import shutil
@@ -250,9 +251,23 @@ def _releases() -> Iterator[Way]:
     by_group = {"classes": CLASSES, "by_group": True}
     yield Way("release", "every question of classes, by group", partial(_asked, by_group), ("release",))
     yield Way("release", "every question of slices", partial(_asked, _SLICES), ("release",))
+    yield Way("score plot", "pca", partial(_scored, "pca"), ("score_density",), adjacencies=("replace-one",))
+    yield Way("score plot", "cca", partial(_scored, "cca"), ("score_density",), adjacencies=("replace-one",))
+    yield Way("score plot", "sir", partial(_scored, "sir"), ("score_density",), adjacencies=("replace-one",))
     yield Way("release", "of two populations", _added, ("release", "Release"), ("known",), at_end=True)
     yield Way("release as an operator", "pca", partial(_multiplied, "pca"), ("release", "MatrixFreeRelease"))
     yield Way("release as an operator", "fda", partial(_multiplied, "fda"), ("release", "MatrixFreeRelease"))
+
+
+def _scored(question: str, people: People, terms: Terms) -> Any:
+    problem = _QUESTIONS[question](FORMS["scan of pandas"].make(people, terms.folder), **terms.of_problem)
+    try:
+        solution = dpgep.solve(problem, mu=MU / math.sqrt(2), n_components=2)
+    except np.linalg.LinAlgError:  # noise leaves no components
+        return None
+    components = 1 if question == "cca" else (1, 2)
+    found = dpgep.score_density(solution, problem, components=components, cells=16, mu=MU / math.sqrt(2))
+    return solution, found, found.density, repr(found), dpgep.load(bytes_of(found))
 
 
 def _asked(groups: dict[str, Any], people: People, terms: Terms) -> Any:

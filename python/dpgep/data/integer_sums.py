@@ -599,6 +599,30 @@ class ProductNormCounts(_SumsOfProducts):
         self.total += np.bincount(found, minlength=len(self.total))
 
 
+class CellCounts(_SumsOfProducts):
+    """(n_groups, G, G), ``total``: how many people of each group have V (x - m), of two directions, in each cell.
+
+    ``edges`` (2, G - 1), in bounds, are between the cells of each direction: the outer cells have no end.
+    """
+
+    def __init__(self, directions: Directions, edges: Matrix, n_groups: int) -> None:
+        super().__init__(directions)
+        self._edges = np.ldexp(edges, self._bits + DIRECTION_BITS)
+        self._group, size = 0, edges.shape[1] + 1
+        self.total = np.zeros((n_groups, size, size), dtype=np.int64)
+
+    def add(self, batch: Batch) -> None:
+        parts = [batch] if batch.groups is None else batch.of_groups(len(self.total))
+        for self._group, part in enumerate(parts):
+            super().add(part)
+        self.n += batch.others if batch.groups is not None else 0
+
+    def _add_products(self, products: Matrix) -> None:
+        first, second = (np.searchsorted(self._edges[i], products[:, i], side="right") for i in (0, 1))
+        of_group = self.total[self._group]
+        of_group += np.bincount(first * len(of_group) + second, minlength=of_group.size).reshape(of_group.shape)
+
+
 def direction_error(n_directions: int, n_features: int) -> float:
     """Operator norm of what rounding V to its grid changes, at most."""
     return math.sqrt(n_directions * n_features) * 2.0 ** -(DIRECTION_BITS + 1)

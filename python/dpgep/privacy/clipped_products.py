@@ -32,6 +32,7 @@ from dpgep._threads import thread_count
 from dpgep.data.integer_sums import (
     BITS,
     MOST_PEOPLE,
+    CellCounts,
     ClippedSums,
     Directions,
     Factors,
@@ -113,10 +114,26 @@ class ProductNorms(_Query):
 
     def of(self, rows: ClippedProducts, mu: float, charge: Charge) -> NoisyMean:
         sums = rows.summed(partial(ProductNormCounts, rows.directions(self.asked)))
-        counts = sums.total << BITS
-        squared = (2 if rows.replaces else 1) * Fraction(4**BITS)
-        scale = rows.add_noise(counts, squared, mu, BITS, "histogram of norms of products", charge)
-        return rows.mean_of(counts, sums.n, BITS, 1.0, scale)
+        return rows.shares(sums.total, sums.n, mu, "histogram of norms of products", charge)
+
+
+@dataclass(frozen=True, eq=False)
+class Cells(_Query):
+    """The share of the people of each group with V^T (x - m) in each cell between ``edges`` (2, G - 1), in bounds.
+
+    (n_groups, G, G). A person is in one cell, or shared by several with weights that sum to one: replaced, the counts
+    move by at most sqrt(2); added or removed, by 1.
+    """
+
+    asked: Asked
+    edges: Matrix
+
+    def of(self, rows: ClippedProducts, mu: float, charge: Charge) -> NoisyMean:
+        n_groups = rows.problem.layout.n_groups
+        directions = rows.directions(self.asked, BITS)  # counts have room for people's weights beside a fine grid
+        sums = rows.summed(partial(CellCounts, directions, self.edges, n_groups))
+        found = rows.shares(sums.total.ravel(), sums.n, mu, "histogram of scores", charge)
+        return replace(found, values=found.values.reshape(sums.total.shape))
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,11 +245,11 @@ class ClippedProducts:
             for features, other in zip(views, others, strict=True)
         )
 
-    def directions(self, asked: Asked) -> Directions:
+    def directions(self, asked: Asked, bits: int | None = None) -> Directions:
         longest = np.linalg.norm(asked.vectors, 2)
         if not longest <= 1 + _ORTHONORMAL:
             raise ValueError(f"directions must have an operator norm of at most 1, got {longest:.17g}")
-        return Directions.on_grid(asked.vectors, self.location(asked), self.bits)
+        return Directions.on_grid(asked.vectors, self.location(asked), self.bits if bits is None else bits)
 
     def location(self, asked: Asked) -> Matrix | None:
         """The location in bounds, of a norm below 1."""
@@ -278,6 +295,13 @@ class ClippedProducts:
         core.add_exact_noise(sums, scale, self._stream, thread_count())  # below 2^62 + 127 2^55
         _wrap(sums)
         return scale
+
+    def shares(self, counts: Any, n: int, mu: float, query: str, charge: Charge) -> NoisyMean:
+        """Shares of the people, each of whom is counted once."""
+        counts = counts << BITS
+        squared = (2 if self.replaces else 1) * Fraction(4**BITS)
+        scale = self.add_noise(counts, squared, mu, BITS, query, charge)
+        return self.mean_of(counts, n, BITS, 1.0, scale)
 
     def scale_of(self, squared: Fraction, mu: float) -> int:
         """The noise of such sums, in steps of them: a person is moved whole."""
