@@ -601,10 +601,11 @@ def _commands() -> Iterator[Way]:
     }  # fmt: skip
     for name, (call, given) in more.items():
         yield Way("dpgep pca", name, call, ("dpgep pca", "dpgep report", "dpgep budget"), public=csv_types, **given)
+    yield Way("dpgep nights", "Parquet", _nightly_command, ("dpgep nights",), at_end=True)
 
 
-def _write(people: People, folder: Path, suffix: str) -> str:
-    path = folder / f"people.{suffix}"
+def _write(people: People, folder: Path, suffix: str, name: str = "people") -> str:
+    path = folder / f"{name}.{suffix}"
     if suffix == "csv":
         path.write_text(csv_of(people), encoding="utf-8")
     else:
@@ -636,6 +637,18 @@ def _command(
     if name == "release" and answer is not None:
         answer = dpgep.load(answer)  # of the bytes, a checksum holds a name drawn at random
     return status, answer, sorted(each.name for each in terms.folder.iterdir())
+
+
+def _nightly_command(people: People, terms: Terms) -> Any:
+    """A morning's release, as a file and from the file of the nights; whose bytes are confidential."""
+    file, out = str(terms.folder / "a.nights"), terms.folder / "answer"
+    asked = [*_DATA, *_words(terms), "--adjacency", terms.adjacency, "--mu", str(MU), "--keep", "2", "--force"]
+    seen: list[Any] = []
+    for night, part in enumerate(_of_nights(people)):
+        data = _write(part, terms.folder, "parquet", f"night-{night}")
+        seen.append(_dpgep("nights", "add", file, data, *asked, "-o", str(out)))
+        seen.append(dpgep.load(out) if out.exists() else None)
+    return seen, _dpgep("nights", "release", file, "--last", "night-1")
 
 
 def _command_and_report(people: People, terms: Terms) -> Any:

@@ -15,7 +15,7 @@ from numpy.linalg import LinAlgError
 
 import dpgep
 from dpgep._optional import MissingExtraError
-from dpgep.cli import ask, audit, budget, demo, fit, plan, solution
+from dpgep.cli import ask, audit, budget, demo, fit, nights, plan, solution
 from dpgep.cli.command import EXIT_CODES, Parser, UsageError, say
 from dpgep.cli.interrupts import Interrupts
 from dpgep.data.rows import NotFiniteError
@@ -23,7 +23,7 @@ from dpgep.data.rows import NotFiniteError
 _EXAMPLE = """example:
   dpgep pca people.csv --standardize --epsilon 1 --delta 1e-6 --n-components 2 -o solution.json
   dpgep report solution.json --html -o report.html"""
-_COMMANDS = (fit, ask, plan, solution, budget, audit, demo)
+_COMMANDS = (fit, nights, ask, plan, solution, budget, audit, demo)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -97,7 +97,7 @@ def _warnings_in_a_line(command: str) -> Iterator[None]:
     with warnings.catch_warnings():
         for category in (dpgep.PrivacyWarning, dpgep.AccuracyWarning):
             warnings.simplefilter("always", category)
-        warnings.filterwarnings("always", message="the budget in ", category=RuntimeWarning)
+        warnings.filterwarnings("always", message="the budget in |night ", category=RuntimeWarning)
         warnings.showwarning = show
         yield
 

@@ -222,18 +222,18 @@ def _people(data: Data, options: argparse.Namespace, takes: Collection[str]) -> 
         raise UsageError("the groups of a table are classes or slices: give --labels or --response")
     if "target" in takes:
         options.classes = [options.target, options.background]
-        found["labels"], (found["target"], found["background"]) = _labels(data, options)
+        found["labels"], (found["target"], found["background"]) = labels_of(data, options)
     elif labels:
-        found["labels" if "labels" in takes else "groups"], found["classes"] = _labels(data, options)
+        found["labels" if "labels" in takes else "groups"], found["classes"] = labels_of(data, options)
     if response:
         found["y" if "y" in takes else "groups"] = data.vector(response)
         cuts = {"slices": options.slices or 10, "y_range": options.y_range}
         found.update({"edges": options.edges} if options.edges else cuts)
     others = [each for each in (labels or response, *beside.values()) if each]
-    return {**found, "X": _rows(data, options, others)}
+    return {**found, "X": rows_of(data, options, others)}
 
 
-def _labels(data: Data, options: argparse.Namespace) -> tuple[Any, Any]:
+def labels_of(data: Data, options: argparse.Namespace) -> tuple[Any, Any]:
     labels = data.vector(options.labels)
     if options.classes is None:
         if labels.declared is None:
@@ -247,7 +247,7 @@ def _labels(data: Data, options: argparse.Namespace) -> tuple[Any, Any]:
     return labels, typed(options.classes, data.types.get(options.labels))
 
 
-def _rows(data: Data, options: argparse.Namespace, others: list[str]) -> Any:
+def rows_of(data: Data, options: argparse.Namespace, others: list[str]) -> Any:
     """The rows, without the columns of labels or responses, of ids and of weights."""
     for name in others:
         if options.columns and name in options.columns:

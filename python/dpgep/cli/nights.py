@@ -1,0 +1,114 @@
+"""``dpgep nights``: a register that grows every night, under one budget (`dpgep.Nights`)."""
+
+from __future__ import annotations
+
+import argparse
+import io
+from pathlib import Path
+from typing import Any
+
+import dpgep
+from dpgep.cli.budget import add_budget
+from dpgep.cli.command import Commands, Output, UsageError, add_bound, positive, say, usage, words
+from dpgep.cli.data import add_columns, add_data, open_data, ranges_of
+from dpgep.cli.fit import labels_of, rows_of
+
+
+def add(commands: Commands) -> None:
+    nights = commands.add_parser(
+        "nights",
+        help="A register that grows every night, under one budget",
+        description="A register that grows every night, and a release each morning, under one budget: docs/nights.md.",
+    )
+    actions = nights.add_subparsers(dest="action", metavar="action", required=True)
+    add = _action(actions, "add", "add the people of a night; the first night begins the file, and pays", _add)
+    add_data(add)
+    add_columns(add)
+    add.add_argument("--night", metavar="LABEL", help="of this night (default: the name of the first file of DATA)")
+    add.add_argument("--person", metavar="COLUMN", help="ids of people, who are then counted")
+    add.add_argument("--labels", metavar="COLUMN", help="each person's class")
+    add.add_argument("--classes", type=words, metavar="A,B", help="the public classes; others are left out")
+    add_bound(add)
+    terms = add.add_argument_group("terms", "of the first night; later nights may repeat them")
+    terms.add_argument("--ranges", action="append", default=[], metavar="A=LOW:HIGH,...", help="public ranges")
+    terms.add_argument("--missing", choices=("error", "center"), default="error", help="as of dpgep release")
+    terms.add_argument("--keep", type=positive, metavar="N", help="nights whose exact sums are kept (default: 365)")
+    terms.add_argument("--nights", type=positive, metavar="K", help="nights that a person may come on (default: 1)")
+    add_budget(add)
+    add.add_argument("--threads", type=positive, metavar="N", help="most threads (default: all processors)")
+    release = _action(actions, "release", "write the release of all nights so far, or of some", _release)
+    release.add_argument("--first", metavar="LABEL", help="the first night (default: that of the file)")
+    release.add_argument("--last", metavar="LABEL", help="the last night (default: that of the file)")
+    for action in (add, release):
+        action.add_argument("-o", "--output", type=Path, metavar="OUT.dpgep", help="file of the release, for dpgep ask")
+        action.add_argument("--force", action="store_true", help="replace the output if it exists")
+        action.add_argument("--quiet", action="store_true", help="no progress bar")
+
+
+def _action(actions: Any, name: str, summary: str, run: Any) -> argparse.ArgumentParser:
+    action: argparse.ArgumentParser = actions.add_parser(
+        name, help=summary, description=f"{summary[0].upper()}{summary[1:]}."
+    )
+    action.add_argument("file", metavar="FILE", help="the file of all nights: confidential like the rows")
+    action.set_defaults(run=run, command=f"nights {name}")
+    return action
+
+
+def _add(options: argparse.Namespace) -> int:
+    data, adjacency = open_data(options), options.adjacency
+    with usage():
+        nights = dpgep.Nights(options.file, **_terms(options, data), adjacency=adjacency, person=options.person)
+        beside = [each for each in (options.labels, options.person) if each]
+        rows = rows_of(data, options, beside)
+    return _written(options, [*options.data, options.file], lambda: _added(options, nights, data, rows))
+
+
+def _added(options: argparse.Namespace, nights: dpgep.Nights, data: Any, rows: Any) -> dpgep.Release:
+    label = options.night or Path(options.data[0]).stem
+    groups = () if options.labels is None else (data.vector(options.labels),)
+    whose = None if options.person is None else data.vector(options.person)
+    return nights.add(rows, *groups, night=label, person=whose, n_threads=options.threads)
+
+
+def _release(options: argparse.Namespace) -> int:
+    with usage():
+        nights = dpgep.Nights(options.file)
+    return _written(options, [options.file], lambda: nights.release(options.first, options.last))
+
+
+def _terms(options: argparse.Namespace, data: Any) -> dict[str, Any]:
+    """Those that were given: of a register that has begun they must be the same."""
+    if options.public_n is not None:
+        raise UsageError("--public-n is of no use here: the number of people of each night is released")
+    if options.bound != "auto" and (options.ranges or options.missing != "error"):
+        raise UsageError("--ranges and --missing are for an automatic bound: leave out --bound")
+    found: dict[str, Any] = {name: getattr(options, name) for name in ("keep", "nights", "epsilon", "delta", "mu")}
+    if options.labels is not None:
+        _, found["classes"] = labels_of(data, options)
+    if options.bound != "auto":
+        found["bound"] = options.bound
+    elif options.ranges or options.missing != "error":
+        ranges = ranges_of(options.ranges, data)
+        found["preprocessing"] = dpgep.AutoPreprocessing(ranges=ranges, missing=options.missing)
+    if options.budget is not None:
+        about = {"dataset": options.dataset, "purpose": options.purpose, "adjacency": options.adjacency}
+        share = None if options.share == "rest" else options.share
+        found.update(budget=dpgep.Budget.open(options.budget, **about), share=share)
+    return found
+
+
+def _written(options: argparse.Namespace, inputs: list[Any], make: Any) -> int:
+    """Print the release that ``make()`` returns, and write it where it is wanted: it can be made again."""
+    if options.output is None:
+        found = make()
+    else:
+        with Output(options.output, force=options.force, inputs=inputs) as output:
+            output.try_place()
+            found = make()
+            buffer = io.BytesIO()
+            found.save(buffer)
+            output.write(buffer.getvalue())
+            say(f"kept in {output.take()}")
+    size = f"{found.n_people:.0f} people, " if found.report.public.n_people else ""
+    print(f"{size}nights: {len(dpgep.Nights(options.file).labels)}; {found.report}")
+    return 0
