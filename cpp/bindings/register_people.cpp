@@ -81,7 +81,7 @@ void count(Shares& counted, const py::array& persons, const py::array& keys,
 template <class Share>
 void share(Shares& counted, const py::array& persons, const py::array& keys,
            const std::optional<py::array>& units, py::array& are_open, py::array& shares) {
-  const auto open = mutable_vector<bool>(are_open, "are_open");
+  const auto open = mutable_vector<std::uint8_t>(are_open, "are_open");
   const auto target = mutable_vector<Share>(shares, "shares");
   require_disjoint(open, "are_open", target, "shares");
   of_rows(persons, keys, units, [&](const auto&... rows) {
@@ -129,7 +129,7 @@ What rows have of their persons, of each of whom there are 2**bits. Calls take t
 
 A row of u units of 2**-40 of its person (all where there are none), one of m, has x = 2**bits u/max(m, most_alike) of
 these, and all together T, their sum rounded: each floor(x), one more if m > 2**(bits - 6) and its key is below t, and all
-that is left of T if it has the least key among those that have units, of equal ones the first.
+that is left of T if it has the least key among those that have units, of those with equal first 40 bits the first.
 F = T - sum floor(x), s = ceil(4 sqrt(F)), t = 2**32 floor(2**32 (x - floor(x)) (F - s)/F), or 0 where s > F. If more than
 F keys are below t, they have nothing more.
 )")
@@ -146,9 +146,9 @@ Raises ValueError for lengths, numbers and units that do not fit.
       .def("share", &share_any, py::arg("persons").noconvert(), py::arg("keys").noconvert(),
            py::arg("units").noconvert(), py::arg("are_open").noconvert(),
            py::arg("shares").noconvert(), R"(
-The shares of some of the rows of a pass over all, which begins with are_open = True: what is left is to be had.
+The shares of some of the rows of a pass over all, which begins with are_open = 255: what is left is to be had.
 
-persons, keys, units: as above; are_open: bool, one for each person; shares: (n,) int16 or int64. Raises ValueError for
+persons, keys, units: as above; are_open: uint8, a bit for each person, the lowest first; shares: (n,) int16 or int64. Raises ValueError for
 lengths and people that do not fit.
 )");
 }

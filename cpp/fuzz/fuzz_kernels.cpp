@@ -543,8 +543,8 @@ void fuzz_row_weights(Bytes bytes) {
     return;
   }
   while (counted.end_pass()) counted.count(person, key, unit);
-  Vector<bool> are_open = Vector<bool>::Constant(n_people, true);
-  counted.share(person, key, unit, VectorView<bool>(are_open.data(), n_people),
+  std::vector<std::uint8_t> are_open(static_cast<std::size_t>(n_people + 7) / 8, 255);
+  counted.share(person, key, unit, {are_open.data(), static_cast<Index>(are_open.size())},
                 VectorView<std::int64_t>(shares.data(), n));
   for (Index p = 0; p < n_people; ++p) {
     Index sum = 0;

@@ -52,6 +52,16 @@ std::uint64_t word_of(const std::uint8_t* bytes, std::size_t size) {
   return word;
 }
 
+std::uint64_t whole_word_of(const std::uint8_t* bytes) {
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+  std::uint64_t word;
+  std::memcpy(&word, bytes, sizeof(word));
+  return word;
+#else
+  return word_of(bytes, 8);
+#endif
+}
+
 // Rows whose persons are asked for before they are looked at.
 constexpr Index rows_ahead = 16;
 
@@ -60,8 +70,20 @@ constexpr int unit_bits = 40;
 constexpr std::int64_t most_units = std::int64_t{1} << unit_bits;
 constexpr std::uint64_t numbers_per_row = 8;
 
-std::uint64_t word(const std::uint32_t (&halves)[2]) {
-  return std::uint64_t{halves[1]} << 32 | halves[0];
+// Of a key, what is kept of the least one.
+std::uint64_t kept(std::uint64_t key) {
+  return key >> 24;
+}
+
+// Seven of eight slots are taken at most.
+bool has_room(std::size_t n_slots, Index n) {
+  return 8 * static_cast<std::size_t>(n) <= 7 * n_slots;
+}
+
+int bit_width(std::uint64_t word) {
+  int width = 0;
+  for (; word != 0; word >>= 1) ++width;
+  return width;
 }
 
 }  // namespace
@@ -80,34 +102,99 @@ Identity keyed_identity(const std::uint8_t* bytes, std::size_t size, const Ident
   return identity;
 }
 
-Numbering::Numbering(std::uint64_t seed) : seed_(seed), slots_(std::size_t{1} << 10) {}
-
-std::size_t Numbering::place(const Identity& identity) const {
-  const std::uint64_t word = splitmix(splitmix(identity.first ^ seed_) + identity.second);
-  return static_cast<std::size_t>(word) & (slots_.size() - 1);
+// Words are read whole, and end beyond their bytes.
+PackedIdentities::Piece PackedIdentities::empty_piece() const {
+  return std::make_unique<std::uint8_t[]>((width_ << bits) + sizeof(std::uint64_t));
 }
 
-// At most three of four slots are taken. The identities stay where they are, so that the slots of
-// before can go before there are new ones.
+// It is inline, since it is asked for each row.
+inline Identity PackedIdentities::operator[](Index i) const {
+  const std::uint8_t* const at = address(i);
+  Identity identity;
+  identity.first = whole_word_of(at);
+  if (width_ < 8) identity.first &= (std::uint64_t{1} << 8 * width_) - 1;
+  if (width_ > 8) identity.second = whole_word_of(at + 8);
+  return identity;
+}
+
+void PackedIdentities::write(const Identity& identity, std::uint8_t* at) const {
+  for (std::size_t i = 0; i < width_; ++i) {
+    const std::uint64_t word = i < 8 ? identity.first : identity.second;
+    at[i] = static_cast<std::uint8_t>(word >> 8 * (i % 8));
+  }
+}
+
+void PackedIdentities::widen(std::size_t width) {
+  PackedIdentities wider;
+  wider.width_ = width;
+  for (Index first = 0; first < size_; first += Index{1} << bits) {
+    Piece piece = wider.empty_piece();
+    for (Index i = first; i < std::min(size_, first + (Index{1} << bits)); ++i) {
+      wider.write((*this)[i], &piece[static_cast<std::size_t>(i - first) * width]);
+    }
+    pieces_[static_cast<std::size_t>(first >> bits)].reset();
+    wider.pieces_.push_back(std::move(piece));
+  }
+  pieces_ = std::move(wider.pieces_);
+  width_ = width;
+}
+
+void PackedIdentities::append(const Identity& identity) {
+  const auto n_bytes = static_cast<std::size_t>(bit_width(identity.first) + 7) / 8;
+  const std::size_t width = identity.second != 0 ? 16 : n_bytes;
+  if (width > width_) widen(width);
+  if ((size_ & mask) == 0) pieces_.push_back(empty_piece());
+  const Index i = size_++;
+  write(identity, &pieces_.back()[static_cast<std::size_t>(i & mask) * width_]);
+}
+
+Numbering::Numbering(std::uint64_t seed)
+    : seed_(seed), number_bits_(10), slots_(std::size_t{1} << 10) {}
+
+std::uint64_t Numbering::hash(const Identity& identity) const {
+  return splitmix(splitmix(identity.first ^ seed_) + identity.second);
+}
+
+std::size_t Numbering::place(std::uint64_t hash) const {
+  return static_cast<std::size_t>(Wide{hash} * slots_.size() >> 64);
+}
+
+// The last bits of the hash, of which places depend on the first.
+std::uint32_t Numbering::slot(Index number, std::uint64_t hash) const {
+  return static_cast<std::uint32_t>(hash << number_bits_ | static_cast<std::uint64_t>(number + 1));
+}
+
+bool Numbering::may_be(std::uint32_t slot, std::uint64_t hash) const {
+  const auto bits = static_cast<std::uint32_t>(hash << number_bits_);
+  return std::uint64_t{slot ^ bits} >> number_bits_ == 0;
+}
+
+Index Numbering::number_in(std::uint32_t slot) const {
+  return static_cast<Index>(slot & ((std::uint64_t{1} << number_bits_) - 1)) - 1;
+}
+
+// The identities stay where they are, so that the slots of before can go before there are new ones.
 void Numbering::make_room(Index size) {
   if (size >= Index{std::numeric_limits<std::uint32_t>::max()}) {
     throw std::length_error("more than 2^32 - 2 people");
   }
-  first_.grow(size);
-  if (has_second_) second_.grow(size);
   std::size_t n_slots = slots_.size();
-  while (4 * static_cast<std::size_t>(size) > 3 * n_slots) n_slots *= 2;
+  while (!has_room(n_slots, size)) n_slots += n_slots / 2;
   if (n_slots == slots_.size()) return;
   slots_ = {};
   slots_.resize(n_slots);
-  for (Index first = 0; first < size_; first += rows_at_once) {
-    const Index n = std::min(rows_at_once, size_ - first);
-    std::size_t places[rows_at_once];
-    for (Index i = 0; i < n; ++i) expect_to_read(&slots_[places[i] = place(identity(first + i))]);
+  number_bits_ = std::min(bit_width(n_slots), 32);
+  for (Index first = 0; first < people_.size(); first += rows_at_once) {
+    const Index n = std::min(rows_at_once, people_.size() - first);
+    std::uint64_t hashes[rows_at_once];
     for (Index i = 0; i < n; ++i) {
-      std::size_t at = places[i];
-      while (slots_[at] != 0) at = (at + 1) & (n_slots - 1);
-      slots_[at] = static_cast<std::uint32_t>(first + i + 1);
+      hashes[i] = hash(people_[first + i]);
+      expect_to_read(&slots_[place(hashes[i])]);
+    }
+    for (Index i = 0; i < n; ++i) {
+      std::size_t at = place(hashes[i]);
+      while (slots_[at] != 0) at = next(at);
+      slots_[at] = slot(first + i, hashes[i]);
     }
   }
 }
@@ -119,28 +206,32 @@ void Numbering::number(const ConstRows<std::uint64_t>& words, VectorView<std::in
   const std::lock_guard<std::mutex> lock(mutex_);
   for (Index first = 0; first < words.rows(); first += rows_at_once) {
     const Index n = std::min(rows_at_once, words.rows() - first);
+    if (is_open) make_room(people_.size() + n);
     Identity each[rows_at_once];
+    std::uint64_t hashes[rows_at_once];
     for (Index i = 0; i < n; ++i) {
       each[i] = {words(first + i, 0), words(first + i, 1)};
-      has_second_ |= is_open && each[i].second != 0;
+      hashes[i] = hash(each[i]);
+      expect_to_read(&slots_[place(hashes[i])]);
     }
-    if (is_open) make_room(size_ + n);
+    // Where each may be is asked for before it is looked at.
     std::size_t places[rows_at_once];
-    for (Index i = 0; i < n; ++i) expect_to_read(&slots_[places[i] = place(each[i])]);
     for (Index i = 0; i < n; ++i) {
-      if (const std::uint32_t known = slots_[places[i]]) expect_to_read(&first_[known - 1]);
+      std::size_t& at = places[i] = place(hashes[i]);
+      while (slots_[at] != 0 && !may_be(slots_[at], hashes[i])) at = next(at);
+      if (slots_[at] != 0) expect_to_read(people_.address(number_in(slots_[at])));
     }
     for (Index i = 0; i < n; ++i) {
       std::size_t at = places[i];
-      while (slots_[at] != 0 && !(identity(slots_[at] - 1) == each[i])) {
-        at = (at + 1) & (slots_.size() - 1);
+      while (slots_[at] != 0 &&
+             !(may_be(slots_[at], hashes[i]) && people_[number_in(slots_[at])] == each[i])) {
+        at = next(at);
       }
       if (slots_[at] == 0 && is_open) {
-        first_[size_] = each[i].first;
-        if (has_second_) second_[size_] = each[i].second;
-        slots_[at] = static_cast<std::uint32_t>(++size_);
+        slots_[at] = slot(people_.size(), hashes[i]);
+        people_.append(each[i]);
       }
-      numbers[first + i] = static_cast<std::int64_t>(slots_[at]) - 1;
+      numbers[first + i] = slots_[at] == 0 ? -1 : number_in(slots_[at]);
     }
   }
 }
@@ -152,6 +243,7 @@ Shares::Shares(Index most_alike, int bits, bool weighted)
       few_(std::uint64_t{1} << std::clamp(bits - 6, 0, 63)) {
   dpgep::require(most_alike >= 1 && most_alike <= 4096, "most_alike must be from 1 to 4096");
   dpgep::require(bits >= 12 && bits <= unit_bits, "bits must be from 12 to 40");
+  for (std::size_t m = 0; m < dues_.size(); ++m) dues_[m] = due(m);
 }
 
 void Shares::require(const ConstVectorView<std::int64_t>& persons,
@@ -180,16 +272,36 @@ void Shares::for_each_row(const ConstVectorView<std::int64_t>& persons,
   }
 }
 
-Shares::Due Shares::due(Index person) const {
-  const std::uint64_t m = people_[person].n_rows;
-  const std::uint64_t alike = std::max(m, most_alike_);
-  const std::uint64_t unit = alike << (unit_bits - bits_);
-  if (weighted_) {
-    const Weighed& its = weighed_[person];
-    return {unit, std::max((its.units + unit / 2) / unit, its.floors), its.floors};
+std::uint64_t Shares::n_rows(Index person) const {
+  return std::uint64_t{n_full_.get(person)} << 8 | (people_[person].words[2] & 0xFFu);
+}
+
+// Of 2^32 - 1 rows there are no more.
+void Shares::add_row(Index person) {
+  std::uint16_t& word = people_[person].words[2];
+  if ((word & 0xFFu) != 0xFFu) {
+    ++word;
+  } else if (std::uint32_t& n_full = n_full_.make(person); n_full < (1u << 24) - 1) {
+    ++n_full;
+    word = static_cast<std::uint16_t>(word & 0xFF00u);
   }
+}
+
+Shares::Due Shares::due(std::uint64_t m) const {
+  const std::uint64_t alike = std::max(m, most_alike_);
   const std::uint64_t whole = std::uint64_t{1} << bits_;
-  return {unit, m >= most_alike_ ? whole : (whole * m + alike / 2) / alike, m * (whole / alike)};
+  return {alike << (unit_bits - bits_), m >= most_alike_ ? whole : (whole * m + alike / 2) / alike,
+          m * (whole / alike), whole / alike};
+}
+
+Shares::Due Shares::due(Index person, std::uint64_t m) const {
+  Due its = m < dues_.size() ? dues_[m] : due(m);
+  if (weighted_) {
+    const Weighed& has = weighed_[person];
+    its.floors = has.floors;
+    its.total = std::max((has.units + its.unit / 2) / its.unit, its.floors);
+  }
+  return its;
 }
 
 std::uint64_t Shares::threshold(const Due& due, std::uint64_t units) const {
@@ -212,15 +324,12 @@ void Shares::count(const ConstVectorView<std::int64_t>& persons,
     if (n > 0) n_people_ = std::max(n_people_, Index{persons.maxCoeff()} + 1);
     people_.grow(n_people_);
     if (weighted_) weighed_.grow(n_people_);
-    std::uint32_t most = most_rows_;
+    std::uint64_t most = most_rows_;
     for_each_row(persons, units, [&](Index i, Index p, std::uint64_t unit) {
       Person& person = people_[p];
-      if (unit > 0 && keys[i] < word(person.least)) {
-        person.least[0] = static_cast<std::uint32_t>(keys[i]);
-        person.least[1] = static_cast<std::uint32_t>(keys[i] >> 32);
-      }
-      if (person.n_rows < std::numeric_limits<std::uint32_t>::max()) ++person.n_rows;
-      most = std::max(most, person.n_rows);
+      if (unit > 0 && kept(keys[i]) < person.least()) person.set_least(kept(keys[i]));
+      add_row(p);
+      most = std::max(most, n_rows(p));
       if (weighted_) weighed_[p].units = std::min(weighed_[p].units + unit, std::uint64_t{1} << 63);
     });
     most_rows_ = most;
@@ -229,9 +338,11 @@ void Shares::count(const ConstVectorView<std::int64_t>& persons,
   require(persons, keys, units, static_cast<std::uint64_t>(n_people_));
   for_each_row(persons, units, [&](Index i, Index p, std::uint64_t unit) {
     if (pass_ == Pass::floors) {
-      weighed_[p].floors += unit / due(p).unit;
-    } else if (people_[p].n_rows > few_ && keys[i] < threshold(due(p), unit)) {
-      if (n_more_[p] < std::numeric_limits<std::uint32_t>::max()) ++n_more_[p];
+      weighed_[p].floors += unit / due(p, n_rows(p)).unit;
+    } else if (const std::uint64_t m = n_rows(p);
+               m > few_ && keys[i] < threshold(due(p, m), unit)) {
+      std::uint32_t& n_more = n_more_.make(p);
+      if (n_more < std::numeric_limits<std::uint32_t>::max()) ++n_more;
     }
   });
 }
@@ -242,7 +353,6 @@ bool Shares::end_pass() {
     pass_ = Pass::floors;
   } else if (pass_ < Pass::more && most_rows_ > few_) {
     pass_ = Pass::more;
-    n_more_.grow(n_people_);
   } else {
     pass_ = Pass::none;
   }
@@ -252,29 +362,33 @@ bool Shares::end_pass() {
 template <class Share>
 void Shares::share(const ConstVectorView<std::int64_t>& persons,
                    const ConstVectorView<std::uint64_t>& keys,
-                   const ConstVectorView<std::int64_t>& units, VectorView<bool> are_open,
+                   const ConstVectorView<std::int64_t>& units, VectorView<std::uint8_t> are_open,
                    VectorView<Share> shares) {
   const std::lock_guard<std::mutex> lock(mutex_);
   dpgep::require(pass_ == Pass::none, "rows were not counted, or are to be counted again");
   require(persons, keys, units, static_cast<std::uint64_t>(n_people_));
-  dpgep::require(are_open.size() >= n_people_, "are_open must have an entry for each person");
+  dpgep::require(are_open.size() >= (n_people_ + 7) / 8,
+                 "are_open must have a bit for each person");
   dpgep::require(shares.size() == persons.size(), "shares must have an entry for each row");
   dpgep::require(bits_ < std::numeric_limits<Share>::digits, "shares must have room for bits");
   for_each_row(persons, units, [&](Index i, Index p, std::uint64_t unit) {
-    const Person& person = people_[p];
-    dpgep::require(person.n_rows > 0, "a person has no rows that were counted");
-    const Due its = due(p);
-    std::uint64_t share = unit / its.unit;
-    if (person.n_rows == 1) {
+    const std::uint64_t m = n_rows(p);
+    dpgep::require(m > 0, "a person has no rows that were counted");
+    const Due its = due(p, m);
+    std::uint64_t share = weighted_ ? unit / its.unit : its.whole_share;
+    if (m == 1) {
       share = its.total;
     } else {
       std::uint64_t left = its.total - its.floors;
-      if (person.n_rows > few_ && n_more_[p] > 0 && n_more_[p] <= left) {
-        left -= n_more_[p];
+      const std::uint32_t n_more = m > few_ ? n_more_.get(p) : 0;
+      if (n_more > 0 && n_more <= left) {
+        left -= n_more;
         if (keys[i] < threshold(its, unit)) ++share;
       }
-      if (unit > 0 && keys[i] == word(person.least) && are_open[p]) {
-        are_open[p] = false;
+      std::uint8_t& bits = are_open[p >> 3];
+      const auto bit = static_cast<std::uint8_t>(1u << (p & 7));
+      if (unit > 0 && kept(keys[i]) == people_[p].least() && (bits & bit) != 0) {
+        bits = static_cast<std::uint8_t>(bits & ~bit);
         share += left;
       }
     }
@@ -284,11 +398,11 @@ void Shares::share(const ConstVectorView<std::int64_t>& persons,
 
 template void Shares::share(const ConstVectorView<std::int64_t>&,
                             const ConstVectorView<std::uint64_t>&,
-                            const ConstVectorView<std::int64_t>&, VectorView<bool>,
+                            const ConstVectorView<std::int64_t>&, VectorView<std::uint8_t>,
                             VectorView<std::int16_t>);
 template void Shares::share(const ConstVectorView<std::int64_t>&,
                             const ConstVectorView<std::uint64_t>&,
-                            const ConstVectorView<std::int64_t>&, VectorView<bool>,
+                            const ConstVectorView<std::int64_t>&, VectorView<std::uint8_t>,
                             VectorView<std::int64_t>);
 
 }  // namespace dpgep

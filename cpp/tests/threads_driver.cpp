@@ -487,8 +487,8 @@ void check_shared_people() {
   require(numbering.size() == 5000, "everybody is numbered once");
   require(!shares.end_pass(), "nobody has many rows");
   std::vector<std::int16_t> each(n);
-  Vector<bool> are_open = Vector<bool>::Constant(5000, true);
-  shares.share<std::int16_t>({numbers[0].data(), n}, key, {nullptr, 0}, {are_open.data(), 5000},
+  std::vector<std::uint8_t> are_open(625, 255);
+  shares.share<std::int16_t>({numbers[0].data(), n}, key, {nullptr, 0}, {are_open.data(), 625},
                              {each.data(), n});
   for (const auto& mine : numbers) require(mine == numbers[0], "a person has one number");
   require(each.back() == 4096 / (4 * n_threads), "all rows were counted");

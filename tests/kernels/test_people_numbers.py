@@ -73,6 +73,19 @@ def test_numbers_of_many_in_batches() -> None:
         assert numbers.tolist() == reference.person_numbers(ids.tolist(), ids.tolist())
 
 
+def test_numbers_of_ids_that_become_longer() -> None:
+    """They are kept in as few bytes as the longest takes."""
+    ids = np.concatenate([np.arange(1 << 13, dtype=np.uint64) << np.uint64(k) for k in range(0, 52, 3)])
+    words = np.stack([ids, np.zeros_like(ids)], 1)
+    words[-5:, 1] = 7  # and a second word, at last
+    people = list(map(tuple, words.tolist()))
+    for kernel in KERNELS.values():
+        table, numbers = kernel.Numbering(3), np.zeros(len(ids), np.int64)
+        for start in range(0, len(ids), 999):
+            table.number(words[start : start + 999], numbers[start : start + 999], True)
+        assert numbers.tolist() == reference.person_numbers(people, people)
+
+
 def test_what_does_not_fit_is_refused() -> None:
     two, words, numbers = objects(["a", "b"]), np.zeros((2, 2), np.uint64), np.zeros(2, np.int64)
     packed = np.zeros(2, [("byte", "u1"), ("text", object)])["text"]  # not aligned

@@ -791,7 +791,7 @@ def shares(
             out[i] = math.floor(each[i]) + (i in below)
         heavy = [i for i in own if each[i] > 0]
         if heavy:
-            out[min(heavy, key=lambda i: (keys[i], i))] += rest - len(below)
+            out[min(heavy, key=lambda i: (keys[i] >> 24, i))] += rest - len(below)
     return out
 
 

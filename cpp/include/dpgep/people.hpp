@@ -2,6 +2,7 @@
 // with the rows.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -12,13 +13,18 @@
 
 namespace dpgep {
 
-// An array that grows without a copy of what it holds. Entries begin as T().
+// An array that grows without a copy of what it holds. Entries begin as T(), and pieces in which
+// all are T() need not be there.
 template <class T>
 class GrowingArray {
  public:
-  T& operator[](Index i) { return pieces_[static_cast<std::size_t>(i >> bits)][i & mask]; }
-  const T& operator[](Index i) const {
-    return pieces_[static_cast<std::size_t>(i >> bits)][i & mask];
+  T& operator[](Index i) { return pieces_[piece(i)][i & mask]; }
+  const T& operator[](Index i) const { return pieces_[piece(i)][i & mask]; }
+  T get(Index i) const { return piece(i) < pieces_.size() && pieces_[piece(i)] ? (*this)[i] : T(); }
+  T& make(Index i) {
+    if (pieces_.size() <= piece(i)) pieces_.resize(piece(i) + 1);
+    if (!pieces_[piece(i)]) pieces_[piece(i)] = std::make_unique<T[]>(std::size_t{1} << bits);
+    return (*this)[i];
   }
   void grow(Index size) {
     while (static_cast<Index>(pieces_.size()) << bits < size) {
@@ -29,6 +35,7 @@ class GrowingArray {
  private:
   static constexpr int bits = 12;
   static constexpr Index mask = (Index{1} << bits) - 1;
+  static std::size_t piece(Index i) { return static_cast<std::size_t>(i >> bits); }
   std::vector<std::unique_ptr<T[]>> pieces_;
 };
 
@@ -44,14 +51,40 @@ struct Identity {
 // the same.
 Identity keyed_identity(const std::uint8_t* bytes, std::size_t size, const Identity& key);
 
-// Numbers people in the order in which they come. Some 8 + 4 * 2 bytes a person, 8 more where
-// second words are not all 0. Calls take turns.
+// Identities one after the other, in as few bytes each as the longest takes: its first word without
+// leading zeros, or 16 where a second word is not 0.
+class PackedIdentities {
+ public:
+  Index size() const { return size_; }
+  Identity operator[](Index i) const;
+  const std::uint8_t* address(Index i) const {
+    return &pieces_[static_cast<std::size_t>(i >> bits)]
+                   [static_cast<std::size_t>(i & mask) * width_];
+  }
+  void append(const Identity& identity);
+
+ private:
+  static constexpr int bits = 12;
+  static constexpr Index mask = (Index{1} << bits) - 1;
+  using Piece = std::unique_ptr<std::uint8_t[]>;
+
+  Piece empty_piece() const;
+  void write(const Identity& identity, std::uint8_t* at) const;
+  void widen(std::size_t width);
+
+  std::size_t width_ = 1;
+  Index size_ = 0;
+  std::vector<Piece> pieces_;
+};
+
+// Numbers people in the order in which they come. The bytes of an identity and some 6 more a
+// person. Calls take turns.
 class Numbering {
  public:
   // People's places in the table follow from the seed: whoever chooses ids should not know it.
   explicit Numbering(std::uint64_t seed);
 
-  Index size() const { return size_; }
+  Index size() const { return people_.size(); }
 
   // numbers_i of the identity words_i, (n, 2). Of who has not come before, the next one if
   // `is_open`, else -1. Throws std::invalid_argument for other shapes, std::length_error beyond
@@ -60,18 +93,18 @@ class Numbering {
               bool is_open);
 
  private:
-  std::size_t place(const Identity& identity) const;
-  Identity identity(Index number) const {
-    return {first_[number], has_second_ ? second_[number] : 0};
-  }
+  std::uint64_t hash(const Identity& identity) const;
+  std::size_t place(std::uint64_t hash) const;
+  std::uint32_t slot(Index number, std::uint64_t hash) const;
+  bool may_be(std::uint32_t slot, std::uint64_t hash) const;
+  Index number_in(std::uint32_t slot) const;
+  std::size_t next(std::size_t at) const { return at + 1 == slots_.size() ? 0 : at + 1; }
   void make_room(Index size);
 
   std::uint64_t seed_;
-  Index size_ = 0;
-  GrowingArray<std::uint64_t> first_;   // words of identities
-  GrowingArray<std::uint64_t> second_;  // from when on somebody's is not 0
-  bool has_second_ = false;
-  std::vector<std::uint32_t> slots_;  // a number plus 1, or 0
+  PackedIdentities people_;
+  int number_bits_;
+  std::vector<std::uint32_t> slots_;  // 0, or a number plus 1 below bits of the hash
   std::mutex mutex_;
 };
 
@@ -84,8 +117,10 @@ class Numbering {
 //   t = 2^32 floor(2^32 (x - floor(x)) (F - s)/F), s = ceil(4 sqrt(F)), or 0 where s > F.
 //
 // If more than F keys are below t, they have nothing more. All shares of a person add up to T,
-// which is 2^bits where m >= M and there are no units. 12 bytes a person, 16 more with units. Calls
-// take turns.
+// which is 2^bits where m >= M and there are no units. The least key is known by its first 40 bits:
+// of 10^8 rows two of one person have these alike, and are least, with a probability of 10^-4; then
+// the first has what is left. 6 bytes a person, 16 more with units, and some for who has many rows.
+// Calls take turns.
 class Shares {
  public:
   // Throws std::invalid_argument unless M is from 1 to 2^12, and bits from 12 to 40.
@@ -99,17 +134,27 @@ class Shares {
              const ConstVectorView<std::int64_t>& units);
   bool end_pass();
 
-  // The shares of some of the rows of a pass over all, which begins with all people `are_open`:
-  // what is left for them is to be had. Throws as above, and for people without rows.
+  // The shares of some of the rows of a pass over all, which begins with a bit of 1 for each person
+  // in `are_open`: what is left for them is to be had. Throws as above, and for people without
+  // rows.
   template <class Share>
   void share(const ConstVectorView<std::int64_t>& persons,
              const ConstVectorView<std::uint64_t>& keys, const ConstVectorView<std::int64_t>& units,
-             VectorView<bool> are_open, VectorView<Share> shares);
+             VectorView<std::uint8_t> are_open, VectorView<Share> shares);
 
  private:
+  // 40 bits of the least key, and the number of rows modulo 2^8.
   struct Person {
-    std::uint32_t least[2] = {~std::uint32_t{0}, ~std::uint32_t{0}};  // key, its lower half first
-    std::uint32_t n_rows = 0;
+    std::uint16_t words[3] = {0xFFFF, 0xFFFF, 0xFF00};
+
+    std::uint64_t least() const {
+      return std::uint64_t{words[0]} << 24 | std::uint64_t{words[1]} << 8 | words[2] >> 8;
+    }
+    void set_least(std::uint64_t key) {
+      words[0] = static_cast<std::uint16_t>(key >> 24);
+      words[1] = static_cast<std::uint16_t>(key >> 8);
+      words[2] = static_cast<std::uint16_t>((key & 0xFF) << 8 | (words[2] & 0xFF));
+    }
   };
   struct Weighed {
     std::uint64_t units = 0;   // at most 2^63
@@ -117,10 +162,14 @@ class Shares {
   };
   struct Due {
     std::uint64_t unit, total, floors;  // x = u/unit
+    std::uint64_t whole_share;          // floor(x) of a row with all units
   };
   enum class Pass { rows, floors, more, none };
 
-  Due due(Index person) const;
+  std::uint64_t n_rows(Index person) const;
+  void add_row(Index person);
+  Due due(std::uint64_t n_rows) const;
+  Due due(Index person, std::uint64_t n_rows) const;
   std::uint64_t threshold(const Due& due, std::uint64_t units) const;
   void require(const ConstVectorView<std::int64_t>& persons,
                const ConstVectorView<std::uint64_t>& keys,
@@ -132,14 +181,16 @@ class Shares {
   const std::uint64_t most_alike_;
   const int bits_;
   const bool weighted_;
-  const std::uint64_t few_;  // rows, for whom all that is left over is little
+  const std::uint64_t few_;    // rows, for whom all that is left over is little
+  std::array<Due, 256> dues_;  // of whom has as many rows, without units
   GrowingArray<Person> people_;
   GrowingArray<Weighed> weighed_;
+  GrowingArray<std::uint32_t> n_full_;  // 2^8 rows each
   GrowingArray<std::uint32_t> n_more_;  // keys below t
   Pass pass_ = Pass::rows;
   Index n_people_ = 0;
   std::uint64_t n_rows_ = 0;
-  std::uint32_t most_rows_ = 0;
+  std::uint64_t most_rows_ = 0;
   std::mutex mutex_;
 };
 

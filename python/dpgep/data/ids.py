@@ -73,7 +73,7 @@ def numbered(ids: Any, n_rows: int) -> Numbers:
 class Numbering:
     """Numbers people in the order in which their ids come, batch by batch; ``n`` have come so far.
 
-    It holds 16 bytes for each, and a table: whole numbers as they are, of text a hash whose key nobody knows. ``kind``
+    It holds the bytes of each, and a table: whole numbers as they are, of text a hash whose key nobody knows. ``kind``
     is that of the ids.
     """
 

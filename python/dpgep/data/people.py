@@ -85,7 +85,7 @@ class PeopleDataset(Dataset):
 class StreamedPeopleDataset(Dataset):
     """The same of rows that a source reads batch by batch: a pass before all others counts the rows of each person.
 
-    It keeps some 30 bytes a person (16 more with weights, and 8 with ids of text), and nothing of a row: whose each is
+    It keeps some 18 bytes a person (16 more with weights, and 10 with ids of text), and nothing of a row: whose each is
     and what it counts is looked up in every pass. (Somebody's more than 64 rows take a second pass, several weights of
     a person one more.) Where each row is a person, no pass is needed. Every pass is compared with the first.
     """
@@ -110,10 +110,10 @@ class StreamedPeopleDataset(Dataset):
         self.read_once = not selections[0].scan.repeatable
 
     def _summed(self, make: Callable[[], S], alone: bool) -> S:
-        n_rows, total, are_open = 0, make(), np.empty(0, bool)
+        n_rows, total, are_open = 0, make(), _all_open(0)
         if self._weighting.person is not None:
             self._shares = self._shares or self._counted()
-            are_open = np.ones(self._numbering.n, bool)
+            are_open = _all_open(self._numbering.n)
         self.people.passes += 1
         for coded, persons, units in self._pass():
             n_rows += coded[0].n
@@ -213,7 +213,7 @@ def row_weights(
     shares.count(persons, each, units)
     while shares.end_pass():
         shares.count(persons, each, units)
-    return _shared(shares, persons, each, units, np.ones(persons.max(initial=-1) + 1, bool), bits)
+    return _shared(shares, persons, each, units, _all_open(int(persons.max(initial=-1)) + 1), bits)
 
 
 def weights_alone(units: Numbers, bits: int) -> Weights:
@@ -223,12 +223,17 @@ def weights_alone(units: Numbers, bits: int) -> Weights:
     return whole.astype(np.int16) if bits == WEIGHT_BITS else whole
 
 
+def _all_open(n_people: int) -> NDArray[np.uint8]:
+    """A bit for each person."""
+    return np.full(-(-n_people // 8), 255, np.uint8)
+
+
 def _shared(
     shares: core.Shares,
     persons: Numbers,
     keys: NDArray[np.uint64],
     units: Numbers | None,
-    are_open: NDArray[np.bool_],
+    are_open: NDArray[np.uint8],
     bits: int,
 ) -> Weights:
     n = len(persons)
