@@ -549,6 +549,7 @@ def _estimators() -> Iterator[Way]:
             bounds = ("bought",) if name == "PrivateScaler" else ("known", "bought")
             holes = _FITS[name][1] != "y"
             yield Way(name, form, partial(_fitted, name, form), ("sklearn", name), bounds, holes=holes)
+    yield Way("PrivatePCA", "a share of the variance", _share_of_variance, ("PrivatePCA",))
     yield Way("PrivatePCA", "after a PrivateScaler", _in_pipeline, ("PrivatePCA", "PrivateScaler"), ("known",))
 
 
@@ -561,6 +562,13 @@ def _fitted(name: str, form: str, people: People, terms: Terms) -> Any:
     estimator = getattr(estimators, name)(budget=budget, adjacency=terms.adjacency, **clipping, **options)
     estimator.fit(x, None if second is None else getattr(given, second))
     return vars(pickle.loads(pickle.dumps(estimator))), repr(estimator), budget.remaining_mu, budget.releases
+
+
+def _share_of_variance(people: People, terms: Terms) -> Any:
+    """How many components there are follows from a release; a covariance, or none, from these."""
+    options = {"delta": 1e-6, "adjacency": terms.adjacency, **_CLIPPING[terms.bound]}
+    fitted = estimators.PrivatePCA(0.5, epsilon=0.5, **options).fit(FORMS["pandas"].make(people, terms.folder).x[X])
+    return vars(fitted), _answered(estimators.PrivatePCA.get_covariance, fitted)
 
 
 def _in_pipeline(people: People, terms: Terms) -> Any:
