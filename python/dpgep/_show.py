@@ -11,6 +11,8 @@ import numpy as np
 # this many entries of an array or tuple are printed; of more, their number
 _FEW = 6
 _LONGEST = 60
+# Colours of pictures in notebooks, light and dark: positive, negative, and where zero is.
+_PLUS, _MINUS, _MARK = "#0072B2", "#D55E00", "#767676"
 
 
 class Shown:
@@ -48,6 +50,10 @@ def with_intervals(values: Any, low: Any, high: Any, form: str) -> list[str]:
     return [f"{value:{form}} [{first:{form}}, {last:{form}}]" for value, first, last in ends]
 
 
+class Picture(str):
+    """A piece of HTML that is no text: `html_table` leaves it as it is."""
+
+
 def html_table(rows: Iterable[Sequence[str]], heading: Sequence[str] = ()) -> str:
     """A small table of escaped texts, in the notebook's style; without a heading the first column names the others."""
     from html import escape  # slow to import
@@ -55,7 +61,40 @@ def html_table(rows: Iterable[Sequence[str]], heading: Sequence[str] = ()) -> st
     head = "".join(f"<th>{escape(text)}</th>" for text in heading)
     first = "td" if heading else "th"
     body = "".join(
-        f"<tr><{first}>{escape(row[0])}</{first}>" + "".join(f"<td>{escape(text)}</td>" for text in row[1:]) + "</tr>"
+        f"<tr><{first}>{escape(row[0])}</{first}>"
+        + "".join(f"<td>{text if isinstance(text, Picture) else escape(text)}</td>" for text in row[1:])
+        + "</tr>"
         for row in rows
     )
     return f"<table>{f'<thead><tr>{head}</tr></thead>' if heading else ''}<tbody>{body}</tbody></table>"
+
+
+def interval_picture(value: float, low: float, high: float, least: float, most: float, mark: float = 0.0) -> Picture:
+    """A value as a dot, its interval as a line, and a mark, between ``least`` and ``most``; nothing of no numbers."""
+    if not (np.isfinite([value, low, high, least, most]).all() and most > least):
+        return Picture("")
+    dot, first, last, at = (
+        3 + 114 * (min(max(x, least), most) - least) / (most - least) for x in (value, low, high, mark)
+    )
+    return Picture(
+        f'<svg width="120" height="14" role="img" aria-label="{value:.4g}, interval {low:.4g} to {high:.4g}">'
+        f'<path d="M{at:.1f} 0V14" stroke="{_MARK}"/>'
+        f'<path d="M{first:.1f} 7H{last:.1f}" stroke="{_PLUS}" stroke-width="3"/>'
+        f'<circle cx="{dot:.1f}" cy="7" r="3" fill="{_PLUS}"/></svg>'
+    )
+
+
+def heat_map(values: Any, labels: Sequence[str]) -> Picture:
+    """A symmetric matrix of numbers from -1 to 1 as cells, blue where positive, with names that show on pointing."""
+    from html import escape
+
+    d, unit = len(labels), max(min(360 // len(labels), 24), 3)
+    cells = [
+        f'<rect x="{unit * j}" y="{unit * i}" width="{unit}" height="{unit}" '
+        f'fill="{_PLUS if value > 0 else _MINUS}" fill-opacity="{min(abs(value), 1.0):.2f}">'
+        f"<title>{escape(labels[i])}, {escape(labels[j])}: {value:.3g}</title></rect>"
+        for i, row in enumerate(np.asarray(values).tolist())
+        for j, value in enumerate(row)
+    ]
+    size = unit * d
+    return Picture(f'<svg width="{size}" height="{size}" role="img" aria-label="heat map">{"".join(cells)}</svg>')

@@ -12,6 +12,7 @@ import pytest
 from conftest import solve_seeded
 
 import dpgep
+from dpgep import _show
 from dpgep.problems.builders import table_problem
 
 EVIL = "<script>alert('x')</script>"
@@ -87,3 +88,38 @@ def test_a_scan_prints_its_columns_and_no_number_of_rows(table: pd.DataFrame) ->
     assert repr(scan["b"]) == "Selection(a vector)"
     assert repr(dpgep.scan(np.ones((5, 3)))[:2]) == "Selection(2 columns)"
     assert repr(dpgep.scan(iter([np.ones((5, 3))]))) == "Scan(read once, 0 so far)"
+
+
+@pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")
+def test_answers_show_pictures_in_notebooks() -> None:
+    rng = np.random.default_rng(0)
+    people = pd.DataFrame(rng.standard_normal((3000, 3)), columns=[EVIL, "b", "c"])
+    people["d"] = pd.Categorical(rng.choice(["<u>", "v"], 3000), categories=["<u>", "v"])
+    release = dpgep.release(people, epsilon=4.0, delta=1e-6)
+    pictures: dict[str, tuple[Any, int]] = {
+        "release": (release, 0),
+        "correlation": (release.correlation(), 1),
+        "covariance": (release.covariance(), 0),
+        "describe": (release.describe(), 0),
+        "regression": (release.regression("b"), 5),
+        "means": (release.means_by("d"), 6),
+        "counts": (release.crosstab("d"), 0),
+        "pca": (release.pca(n_components=2), 2),
+    }
+    for name, (answer, count) in pictures.items():
+        html = answer._repr_html_()
+        assert html.count("<svg") == html.count("</svg>") == count, name
+        assert "<script" not in html
+        assert "<u>" not in html
+        assert html.count("<rect") == (25 if name == "correlation" else 0)
+        assert html.count("<table>") == html.count("</table>") > 0
+        assert str(release.report)[:30] in html
+    assert "&lt;script&gt;" in release._repr_html_()
+
+
+def test_intervals_are_drawn_where_they_lie() -> None:
+    drawn = _show.interval_picture(0.5, 0.0, 1.0, -1.0, 1.0)
+    assert 'd="M60.0 0V14"' in drawn
+    assert 'd="M60.0 7H117.0"' in drawn
+    assert 'cx="88.5"' in drawn
+    assert _show.interval_picture(0.5, -np.inf, 1.0, -1.0, 1.0) == ""

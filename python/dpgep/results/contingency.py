@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from dpgep._checks import did_you_mean, quoted, require_share
 from dpgep._optional import import_extra
-from dpgep._show import aligned, with_intervals
+from dpgep._show import aligned, html_table, with_intervals
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, mean_factor, total_mean
 from dpgep.models.pairwise import require_no_pairs
@@ -214,10 +214,17 @@ class CrossTable:
                 f"  dependence  chi-square {self.chi_square:.4g}, {self.degrees} degrees of freedom, "
                 f"p = {self.p_value:.2g}; Cramer's V {self.cramers_v:.3f}"
             )
+        return "\n".join([*lines, *aligned([["", *self.column_labels], *self._rows])])
+
+    @property
+    def _rows(self) -> list[list[str]]:
         shape = len(self.row_labels), len(self.column_labels)
         cells = zip(self.row_labels, *(x.reshape(shape) for x in (self.counts, self.low, self.high)), strict=True)
-        table = [[label, *with_intervals(counts, low, high, ".0f")] for label, counts, low, high in cells]
-        return "\n".join([*lines, *aligned([["", *self.column_labels], *table])])
+        return [[label, *with_intervals(counts, low, high, ".0f")] for label, counts, low, high in cells]
+
+    def _repr_html_(self) -> str:
+        about = [("people", f"{self.n_people:.0f}, at {self.level:.0%}"), ("privacy", str(self.privacy))]
+        return html_table(about) + html_table(self._rows, (self.rows, *self.column_labels))
 
 
 @on_one_thread_of_blas

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dpgep._optional import import_extra
-from dpgep._show import aligned, with_intervals
+from dpgep._show import aligned, heat_map, html_table, with_intervals
 from dpgep.models.model import Matrix
 from dpgep.models.moments import (
     ReleasedMoments,
@@ -31,6 +31,8 @@ from dpgep.sources.names import Names
 _REACHED = 0.2
 # Values of this many columns are printed.
 _SHOWN = 10
+# Columns in a notebook's picture, at most.
+_DRAWN = 60
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +78,22 @@ class MatrixEstimate:
                 lines.append(" ".join(["", f"{label:>{width}}", *(f"{value:{width}.3g}" for value in row)]))
         return "\n".join(lines)
 
+    def _repr_html_(self) -> str:
+        labels = list(map(str, self.names or range(len(self.values))))
+        about = [(self.name, f"{len(labels)} columns"), ("privacy", str(self.privacy))]
+        if self.name == "covariance" or len(labels) > _DRAWN:
+            return html_table(about)
+        above = [(i, j) for j in range(len(labels)) for i in range(j)]
+        above.sort(key=lambda pair: -abs(self.values[pair]))
+        rows = [
+            (
+                f"{labels[i]}, {labels[j]}",
+                *with_intervals([self.values[i, j]], [self.low[i, j]], [self.high[i, j]], ".3g"),
+            )
+            for i, j in above[:_SHOWN]
+        ]
+        return html_table(about) + heat_map(self.values, labels) + html_table(rows, ("largest", f"at {self.level:.0%}"))
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Description:
@@ -110,14 +128,21 @@ class Description:
         return pandas.DataFrame({name.replace("_", " "): getattr(self, name) for name in fields}, list(self.names))
 
     def __repr__(self) -> str:
-        means = with_intervals(self.mean, self.mean_low, self.mean_high, ".4g")
-        deviations = with_intervals(self.deviation, self.deviation_low, self.deviation_high, ".4g")
         lines = [
             f"{len(self.names)} columns, {self.n_people:.0f} people; intervals at {self.level:.0%}, noise and sampling",
             f"  privacy  {self.privacy}",
         ]
-        table = [("", "mean", "deviation"), *zip(self.names, means, deviations, strict=True)]
-        return "\n".join([*lines, *aligned(table)])
+        return "\n".join([*lines, *aligned([("", "mean", "deviation"), *self._rows])])
+
+    @property
+    def _rows(self) -> list[tuple[str, ...]]:
+        means = with_intervals(self.mean, self.mean_low, self.mean_high, ".4g")
+        deviations = with_intervals(self.deviation, self.deviation_low, self.deviation_high, ".4g")
+        return list(zip(self.names, means, deviations, strict=True))
+
+    def _repr_html_(self) -> str:
+        about = [("people", f"{self.n_people:.0f}"), ("privacy", str(self.privacy))]
+        return html_table(about) + html_table(self._rows, ("column", f"mean, at {self.level:.0%}", "deviation"))
 
 
 def mean(release: ReleasedColumns, columns: Columns = None) -> Matrix:

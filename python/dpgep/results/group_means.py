@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dpgep._optional import import_extra
-from dpgep._show import aligned, with_intervals
+from dpgep._show import aligned, html_table, interval_picture, with_intervals
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments
 from dpgep.models.pairwise import require_no_pairs
@@ -119,6 +119,18 @@ class GroupMeans:
             [x, *with_intervals(mean, low, high, ".4g"), f"{f:.4g}", f"{p:.2g}"] for x, mean, low, high, f, p in rows
         ]
         return "\n".join([*lines, *aligned([["", *people, "F", "p"], *table])])
+
+    def _repr_html_(self) -> str:
+        about = [("means by", self.category), ("privacy", str(self.privacy))]
+        rows = []
+        for name, *column in zip(self.names, self.means.T, self.low.T, self.high.T, strict=True):
+            least, most = float(column[1].min()), float(column[2].max())
+            overall = float(self.counts @ column[0] / self.counts.sum())
+            texts = with_intervals(column[0], column[1], column[2], ".4g")
+            for group, text, value, low, high in zip(self.groups, texts, *column, strict=True):
+                rows.append((name, group, text, interval_picture(value, low, high, least, most, overall)))
+        heading = ("column", self.category, f"mean, at {self.level:.0%}", "beside the mean of all")
+        return html_table(about) + html_table(rows, heading)
 
 
 @on_one_thread_of_blas

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from dpgep._checks import require_non_negative, require_share
 from dpgep._optional import import_extra
+from dpgep._show import html_table, interval_picture, with_intervals
 from dpgep.errors import AccuracyWarning, warn
 from dpgep.methods.release import columns_are
 from dpgep.models.model import Matrix
@@ -175,6 +176,19 @@ class Regression:
             errors = f"{value:11.4g} {noise:11.3g} {people_error:11.3g}"
             lines.append(f"  {label:{width}}  {errors}      [{low:.4g}, {high:.4g}]")
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        intervals = self._intervals(None)
+        about = [
+            (self._title, f"{self.target} on {len(self.names)} columns, {self.n_people:.0f} people"),
+            ("privacy", str(self.privacy)),
+            ("R squared", f"{self.r_squared:.3f}"),
+        ]
+        texts = with_intervals(self._all, intervals[:, 0], intervals[:, 1], ".4g")
+        reach = np.abs(intervals).max(axis=1)
+        pictures = map(interval_picture, self._all, *intervals.T, -reach, reach)
+        rows = [*zip(["intercept", *self.names], texts, pictures, strict=True)]
+        return html_table(about) + html_table(rows, ("", f"coefficient, at {self.level:.0%}", "beside 0"))
 
     def _remarks(self) -> list[str]:
         lines = [f"  left out  {each}, which is 1 for everybody" for each in self.left_out]

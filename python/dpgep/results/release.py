@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep._checks import require_flag, require_non_negative
+from dpgep._show import html_table
 from dpgep.data.inputs import named
 from dpgep.methods.auto import PROBE
 from dpgep.methods.base import PairOptions, checked_options, component_count
@@ -404,6 +405,19 @@ class Release(ReleasedColumns):
         return (
             f"Release({self.model.name}, d={self.model.n_features}{sites}; {self.privacy}; "
             f"{f'to be asked, at no further cost: {asked}' if asked else 'solve() is what it answers'})"
+        )
+
+    def _repr_html_(self) -> str:
+        names = self.model.feature_names or range(self.model.n_features)
+        asked = ", ".join(self._questions())
+        return html_table(
+            [
+                ("Release", f"{self.model.name}, {self.n_people:.0f} people"),
+                ("Privacy", str(self.privacy)),
+                ("Columns", listed(names, 40)),
+                ("To be asked, at no further cost", asked or "solve()"),
+                *([("A page that answers", 'to_html("explore.html")')] if asked else []),
+            ]
         )
 
     def _questions(self) -> list[str]:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep._optional import import_extra
-from dpgep._show import html_table
+from dpgep._show import html_table, interval_picture
 from dpgep.data.inputs import column_names
 from dpgep.errors import AccuracyWarning, warn
 from dpgep.methods.auto import may_favour_clipping
@@ -330,13 +330,29 @@ class Solution:
             ("Privacy", str(self.privacy)),
             ("Noise level", f"{found.noise_level:.3g}"),
         ]
-        lines = zip(self.eigenvalues, found.expected_error, found.lost, strict=True)
+        edges = np.zeros(self.n_components) if found.noise_edge is None else found.noise_edge
+        lines = zip(self.eigenvalues, edges, found.expected_error, found.lost, strict=True)
+        most = max(float(self.eigenvalues.max()), float(edges.max()))
         rows = [
-            (f"{k + 1}", f"{value:.4g}", f"{error:.2g}", "yes" if lost else "", self._largest_weights(k))
-            for k, (value, error, lost) in enumerate(lines)
+            (
+                f"{k + 1}",
+                f"{value:.4g}",
+                interval_picture(value, 0.0, value, min(float(self.eigenvalues.min()), 0.0), most, edge),
+                f"{error:.2g}",
+                "yes" if lost else "",
+                self._largest_weights(k),
+            )
+            for k, (value, edge, error, lost) in enumerate(lines)
         ]
         rest = f"<p>... {len(rows) - 10} more</p>" if len(rows) > 10 else ""
-        heading = ("Component", "Eigenvalue", "Expected error (squared sine)", "Lost in noise", "Largest weights")
+        heading = (
+            "Component",
+            "Eigenvalue",
+            "Beside the noise",
+            "Expected error (squared sine)",
+            "Lost in noise",
+            "Largest weights",
+        )
         return html_table(about) + html_table(rows[:10], heading) + rest
 
 
