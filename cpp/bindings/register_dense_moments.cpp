@@ -5,6 +5,7 @@
 #include "columns.hpp"
 #include "dpgep/dense_moments.hpp"
 #include "register.hpp"
+#include "row_map.hpp"
 
 namespace py = pybind11;
 using namespace dpgep;
@@ -38,7 +39,7 @@ DensePeople rows_of(const py::array& matrix, Index first, Index n,
 bool add_dense(const py::object& people, Index first, Index n,
                const std::optional<py::array>& groups, Index n_groups, double bound, int bits,
                py::array& total, int n_threads, const std::optional<py::array>& weights,
-               std::optional<py::array>& high) {
+               std::optional<py::array>& high, const std::optional<MapArguments>& map) {
   require_first(first);
   if (n < 0) throw py::value_error("n must be >= 0, not " + std::to_string(n));
   if (n_groups < 0) throw py::value_error("n_groups must be >= 0");
@@ -62,10 +63,11 @@ bool add_dense(const py::object& people, Index first, Index n,
   const auto arrays = by_columns ? arrays_of(people) : std::vector<py::array>{people};
   const DensePeople source =
       by_columns ? columns_of(arrays, first, n, target) : rows_of(arrays.front(), first, n, target);
+  const RowMap how = map ? row_map(*map) : RowMap{};
   // Safe: only raw memory is touched; `arrays` holds the people, and the caller all else.
   const py::gil_scoped_release no_gil;
   return add_dense_moments(source, n, group, n_groups, bound, bits, target, n_threads, weight,
-                           high_limb);
+                           high_limb, map ? &how : nullptr);
 }
 
 }  // namespace
@@ -77,7 +79,7 @@ void register_dense_moments(py::module_& module) {
              py::arg("n_groups").noconvert(), py::arg("bound"), py::arg("bits").noconvert(),
              py::arg("total").noconvert(), py::arg("n_threads").noconvert() = 1,
              py::arg("weights").noconvert() = py::none(), py::arg("high").noconvert() = py::none(),
-             R"(
+             py::arg("map") = py::none(), R"(
 total_jk += sum_i w_i z_ij z_ik for k >= j, z_i = [row i on the grid; 2**bits e(groups_i)], exactly, i = first, ...,
 first + n - 1. The grid is that of fixed_point_rows.
 
@@ -90,7 +92,10 @@ every n_threads.
 high: int64 of the shape of total, or None: what does not fit is carried there, as by carry_triangle, so that
 high 2**40 + total is the sum.
 
-Returns False if an entry is NaN or infinite; both are then as before.
+map: location, scale, largest and missing of map_rows, by which rows of floating-point numbers are mapped first, or
+None.
+
+Returns False if an entry is NaN, unless that is missing, or infinite; both are then as before.
 
 Raises ValueError, before total is touched, for lengths, groups, weights, bound, bits or shapes that do not fit, and
 unless n_threads >= 1; TypeError for another dtype; OverflowError if a sum leaves int64, total being unspecified.

@@ -5,6 +5,7 @@
 #include "arrays.hpp"
 #include "dpgep/table_counts.hpp"
 #include "register.hpp"
+#include "row_map.hpp"
 
 namespace py = pybind11;
 using namespace dpgep;
@@ -76,27 +77,29 @@ bool place_sums(const py::array& rows, bool missing, const py::array& middle, co
 }
 
 bool norms(const py::array& rows, const py::array& steps, Index zero, Index first,
-           py::array& counts, int n_threads, const std::optional<py::array>& weights) {
+           py::array& counts, int n_threads, const std::optional<py::array>& weights,
+           const std::optional<MapArguments>& map) {
   const auto step = const_vector<double>(steps, "steps");
+  const RowMap how = map ? row_map(*map) : RowMap{};
   return with_rows(rows, counts, weights,
                    [&](const auto& view, const Integers& target, const RowWeights& weight) {
-                     return count_norms(view, step, zero, first, target, n_threads, weight);
+                     return count_norms(view, step, zero, first, target, n_threads, weight,
+                                        map ? &how : nullptr);
                    });
 }
 
 bool map(const py::array& rows, const std::optional<py::array>& location,
          const std::optional<py::array>& scale, double largest, bool missing, py::array& out,
          int n_threads) {
-  const auto middle = optional_vector<double>(location, "location");
-  const auto unit = optional_vector<double>(scale, "scale");
+  const RowMap how = row_map({location, scale, largest, missing});
   const auto target = mutable_rows<double>(out, "out");
-  require_disjoint(middle, "location", target, "out");
-  require_disjoint(unit, "scale", target, "out");
+  require_disjoint(how.location, "location", target, "out");
+  require_disjoint(how.scale, "scale", target, "out");
   return visit_floating(rows, "rows", [&](auto scalar) {
     const auto view = const_rows<decltype(scalar)>(rows, "rows");
     require_same_or_disjoint(view, target);
     const py::gil_scoped_release no_gil;
-    return map_rows(view, middle, unit, largest, missing, target, n_threads);
+    return map_rows(view, how, target, n_threads);
   });
 }
 
@@ -145,12 +148,14 @@ middle, half: (d,) float64, middle finite, half > 0; 0 <= bits <= 10. Otherwise 
 )");
   module.def("count_norms", &norms, py::arg("rows").noconvert(), py::arg("steps").noconvert(),
              py::arg("zero"), py::arg("first"), py::arg("counts").noconvert(),
-             py::arg("n_threads").noconvert() = 1, py::arg("weights").noconvert() = py::none(), R"(
+             py::arg("n_threads").noconvert() = 1, py::arg("weights").noconvert() = py::none(),
+             py::arg("map") = py::none(), R"(
 Add to counts (n_bins,) how many rows have a norm m 2^e, 1/2 <= m < 1, in the bin K - first, or the
 nearest: K = n_steps (e - 1) + (how many of the ascending ``steps``, n_steps - 1, are at most m), or
 ``zero`` for a row of zeros. The norm is max |x_j| sqrt(sum round(2^36 (x_j / max)^2) / 2^36).
 
-steps: (n_steps - 1,) float64. NaN is never missing. Otherwise as count_magnitudes.
+steps: (n_steps - 1,) float64. map: location, scale, largest and missing of map_rows, for norms of mapped
+rows, or None: NaN is never missing then. Otherwise as count_magnitudes.
 )");
   module.def("map_rows", &map, py::arg("rows").noconvert(), py::arg("location").noconvert(),
              py::arg("scale").noconvert(), py::arg("largest"), py::arg("missing"),

@@ -637,7 +637,17 @@ void fuzz_table(Bytes bytes) {
     require(count_places(rows, column, missing, m, h, view_of(places), 1) == finite,
             "histograms refuse the same");
     require(sum_places(rows, missing, m, h, bits, view_of(sums), 1) == finite, "and sums");
-    require(map_rows(rows, m, h, 3.0, missing, view(out, n, d), 1) == finite, "and maps");
+    const RowMap map{m, h, 3.0, missing};
+    require(map_rows(rows, map, view(out, n, d), 1) == finite, "and maps");
+    Vector<std::int64_t> mapped = Vector<std::int64_t>::Zero(40);
+    Vector<std::int64_t> apart = Vector<std::int64_t>::Zero(40);
+    require(
+        count_norms(rows, {nullptr, 0}, 0, -20, view_of(mapped), 1, once_each(), &map) == finite,
+        "and norms of mapped rows");
+    require(!finite || (count_norms(ConstRows<double>(out.data(), n, d, Eigen::OuterStride<>(d)),
+                                    {nullptr, 0}, 0, -20, view_of(apart), 1) &&
+                        apart == mapped),
+            "which are the same when they are mapped before");
   } catch (const std::invalid_argument&) {
     return;
   }

@@ -5,8 +5,10 @@
 #include <atomic>
 #include <cmath>
 #include <mutex>
+#include <optional>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -16,6 +18,7 @@
 #include "dpgep/parallel.hpp"
 #include "gram.hpp"
 #include "prefetch.hpp"
+#include "row_mapper.hpp"
 
 namespace dpgep {
 namespace {
@@ -114,6 +117,20 @@ class PeopleBlock {
                               run.numbers);
   }
 
+  // Rows that are mapped first, a few at a time.
+  template <class Scalar>
+  bool read(const ConstRows<Scalar>& rows, const Run& run, Grid grid, MappedRows& mapped) {
+    for (Index i = 0; i < run.n; i += mapped.height()) {
+      const Index n = std::min(mapped.height(), run.n - i);
+      if (!mapped.read(rows, n, [&](Index k) { return run.number(i + k); })) return false;
+      const ConstRows<double> part(mapped.rows().data(), n, rows.cols(),
+                                   Eigen::OuterStride<>(rows.cols()));
+      const Rows<double> out(&entry(i, 0), rows.cols(), n, Eigen::OuterStride<>(buffer_stride));
+      if (!fixed_point_turned(part, grid.bound, grid.bits, out)) return false;
+    }
+    return true;
+  }
+
   bool read(const std::vector<Column>& columns, const Run& run, Grid grid) {
     std::vector<Column> part = columns;
     const auto d = static_cast<Index>(part.size());
@@ -173,6 +190,16 @@ Index width_of(const std::vector<Column>& columns) {
 template <class Scalar>
 Index width_of(const ConstRows<Scalar>& rows) {
   return rows.cols();
+}
+
+template <class Source>
+bool read(PeopleBlock& block, const Source& source, const Run& run, Grid grid,
+          [[maybe_unused]] std::optional<MappedRows>& mapped) {
+  if constexpr (std::is_same_v<Source, ConstRows<float>> ||
+                std::is_same_v<Source, ConstRows<double>>) {
+    if (mapped) return block.read(source, run, grid, *mapped);
+  }
+  return block.read(source, run, grid);
 }
 
 void mark_groups(const ConstVectorView<std::int64_t>& groups, Index n_groups, const Run& run,
@@ -266,11 +293,16 @@ void require_groups(const ConstVectorView<std::int64_t>& groups, Index n, Index 
 
 bool add_dense_moments(const DensePeople& people, Index n, ConstVectorView<std::int64_t> groups,
                        Index n_groups, double bound, int bits, Rows<std::int64_t> total,
-                       int n_threads, const RowWeights& weights, Rows<std::int64_t> high) {
+                       int n_threads, const RowWeights& weights, Rows<std::int64_t> high,
+                       const RowMap* map) {
   require_threads(n_threads);
   require_grid(bound, bits);
   require_groups(groups, n, n_groups);
   require_weights(weights, n);
+  if (map != nullptr && !std::holds_alternative<ConstRows<float>>(people) &&
+      !std::holds_alternative<ConstRows<double>>(people)) {
+    throw std::invalid_argument("rows that are mapped must be a matrix of floating-point numbers");
+  }
   const auto sum_up = [&](const auto& source) {
     const Index d = width_of(source);
     if (total.rows() - d != n_groups || total.cols() != total.rows()) {
@@ -279,6 +311,8 @@ bool add_dense_moments(const DensePeople& people, Index n, ConstVectorView<std::
     if (high.size() > 0 && (high.rows() != total.rows() || high.cols() != total.cols())) {
       throw std::invalid_argument("high must have the shape of total");
     }
+    std::optional<RowMapper> mapper;
+    if (map != nullptr) mapper.emplace(*map, d);
     const Index height = std::min(block_rows, (Index{1} << (53 - 2 * bits)) - 1);
     const double side = static_cast<double>(total.rows() + columns_of_a_row);
     const double work = static_cast<double>(n) * side * side;
@@ -296,11 +330,13 @@ bool add_dense_moments(const DensePeople& people, Index n, ConstVectorView<std::
       Sums sums(total.rows(), bits, are_two);
       PeopleBlock block(total.rows());
       RowsByWeight by_weight;
+      std::optional<MappedRows> mapped;
+      if (mapper) mapped.emplace(*mapper, height);
       for (Index s = next++; s < n_stretches && all_finite; s = next++) {
         const Index first = s * stretch;
         const auto& runs = by_weight.runs(weights, first, std::min(stretch, n - first), height);
         for (std::size_t r = 0; r < runs.size(); ++r) {
-          if (!block.read(source, runs[r], {bound, bits})) {
+          if (!read(block, source, runs[r], {bound, bits}, mapped)) {
             all_finite = false;
             return;
           }

@@ -13,6 +13,7 @@
 #include "dpgep/parallel.hpp"
 #include "lanes.hpp"
 #include "partial_sums.hpp"
+#include "row_mapper.hpp"
 #include "squared_length.hpp"
 
 namespace dpgep {
@@ -83,10 +84,6 @@ bool sum_over_rows(Index n_rows, Index width, Integers counts, int n_threads, co
   return finite;
 }
 
-// Columns of a row that one register holds.
-constexpr Index n_at_once = static_cast<Index>(sizeof(Register) / sizeof(double));
-// Entries that are looked at while they are in the first cache.
-constexpr Index block_entries = 256;
 // Those that are counted before their bins are looked at.
 constexpr Index counted_entries = 1 << 14;
 // Columns whose bins are found before any is counted.
@@ -94,105 +91,73 @@ constexpr Index tile = 64;
 
 // Registers are arguments and never results, as in lanes.hpp.
 
-// n of the entries from here on, n <= n_at_once, then zeros.
-template <class Scalar>
-inline void load_some(const Scalar* from, Index n, Register& to) {
-  if (n == n_at_once) {
-    load(from, to);
-    return;
-  }
-  const auto entry = [&](Index t) { return t < n ? static_cast<double>(from[t]) : 0.0; };
-  to = Register{};  // by lanes: a copy in memory would have to arrive there first
-  to[0] = entry(0);
-  if (n_at_once > 2) {
-    to[n_at_once / 4] = entry(n_at_once / 4);
-    to[n_at_once / 2] = entry(n_at_once / 2);
-  }
-}
-
-// Numbers of n columns in whole registers: `rest` where none are given, and beyond the last column.
-Vector<double> in_registers(const ConstVectorView<double>& values, Index n, double rest) {
-  Vector<double> padded = Vector<double>::Constant(n + n_at_once - 1, rest);
-  padded.head(values.size()) = values;
-  return padded;
-}
-
 // Some columns' sums of p and p^2, and how many entries are there: doubles, which are exact for
 // rows_per_sum people and far beyond.
 struct PlaceSums {
   Register sum = {};
   Register square = {};
   Register there = {};
-  Register refused = {};  // NaN once an entry was
 };
 
-// `weights` begin at the first of the rows; null: each counts once.
-template <bool missing, class Scalar>
-inline void add_places(const Scalar* entries, Index stride, Index n_rows, Index n,
-                       const Register& middle, const Register& half, double unit,
-                       const std::int16_t* weights, PlaceSums& sums) {
+// `refused` is NaN once an entry was.
+template <bool missing, bool weighted>
+inline void add_places(Register x, const double* middle, const double* half, double unit,
+                       std::int64_t weight, PlaceSums& sums, Register& refused) {
   constexpr double shift = 0x1.8p52;  // as in `nearest`
   const Register one = Register{} + 1.0;
-  PlaceSums local = sums;
-  for (Index i = 0; i < n_rows; ++i, entries += stride) {
-    Register x;
-    load_some(entries, n, x);
-    if (missing) {  // who is not there is put in the middle, where nothing is added
-      const auto is_there = x == x;
-      const Register weight = weights == nullptr ? one : Register{} + weights[i];
-      local.there += is_there ? weight : Register{};
-      x = is_there ? x : middle;
-    }
-    local.refused += x - x;
-    Register p = (x - middle) / half;
-    clamp_to(-one, one, p);
-    p = (unit * p + shift) - shift;
-    Register square = p * p;
-    if (weights != nullptr) {
-      p *= Register{} + weights[i];
-      square *= Register{} + weights[i];
-    }
-    local.sum += p;
-    local.square += square;
+  const Register times = Register{} + static_cast<double>(weight);
+  Register m;
+  Register h;
+  load(middle, m);
+  load(half, h);
+  if (missing) {  // who is not there is put in the middle, where nothing is added
+    const auto is_there = x == x;
+    sums.there += is_there ? times : Register{};
+    x = is_there ? x : m;
   }
-  sums = local;
+  refused += x - x;
+  Register p = (x - m) / h;
+  clamp_to(-one, one, p);
+  p = (unit * p + shift) - shift;
+  const Register square = p * p;
+  sums.sum += weighted ? p * times : p;
+  sums.square += weighted ? square * times : square;
 }
 
-template <bool missing, class Scalar>
+// Of each row, registers of neighbouring columns; the last one shares some with the one before.
+template <bool missing, bool weighted, class Scalar>
 bool sums_of_places(const ConstRows<Scalar>& rows, Index first, Index last,
                     const Vector<double>& middle, const Vector<double>& half, double unit,
                     const RowWeights& weights, std::int64_t* counts) {
   const Index d = rows.cols();
-  const Index height = std::max<Index>(1, block_entries / d);
+  const Index tail = std::max<Index>(0, d - n_at_once);
   std::vector<PlaceSums> sums(static_cast<std::size_t>((d + n_at_once - 1) / n_at_once));
   for (Index begin = first; begin < last; begin += rows_per_sum) {
     const Index end = std::min(last, begin + rows_per_sum);
     std::fill(sums.begin(), sums.end(), PlaceSums{});
-    for (Index i = begin; i < end; i += height) {
-      for (Index left = 0; left < d; left += n_at_once) {
-        Register m;
-        Register h;
-        load(middle.data() + left, m);
-        load(half.data() + left, h);
-        const Index n = std::min(n_at_once, d - left);
-        const Scalar* const entries = &rows.coeffRef(i, left);
-        const Index n_rows = std::min(height, end - i);
-        const std::int16_t* const weight = weights.size() == 0 ? nullptr : weights.data() + i;
-        PlaceSums& own = sums[static_cast<std::size_t>(left / n_at_once)];
-        if (n == n_at_once) {
-          add_places<missing>(entries, rows.outerStride(), n_rows, n_at_once, m, h, unit, weight,
-                              own);
-        } else {
-          add_places<missing>(entries, rows.outerStride(), n_rows, n, m, h, unit, weight, own);
-        }
-      }
-    }
+    Register refused = {};
     std::int64_t n_people = 0;
-    for (Index i = begin; i < end; ++i) n_people += weight_of(weights, i);
+    for (Index i = begin; i < end; ++i) {
+      const Scalar* const row = &rows.coeffRef(i, 0);
+      const std::int64_t weight = weight_of(weights, i);
+      n_people += weight;
+      PlaceSums* own = sums.data();
+      const auto add = [&](const Register& x, Index left) {
+        add_places<missing, weighted>(x, middle.data() + left, half.data() + left, unit, weight,
+                                      *own++, refused);
+      };
+      Register x;
+      for (Index left = 0; left < tail; left += n_at_once) {
+        load(row + left, x);
+        add(x, left);
+      }
+      load_some(row + tail, std::min(d, n_at_once), x);
+      add(x, tail);
+    }
+    if (total(refused) != 0.0) return false;
     for (Index j = 0; j < d; ++j) {
       const PlaceSums& own = sums[static_cast<std::size_t>(j / n_at_once)];
-      const auto t = static_cast<int>(j % n_at_once);
-      if (own.refused[t] != 0.0) return false;
+      const auto t = static_cast<int>(j - std::min(j / n_at_once * n_at_once, tail));
       counts[j] += static_cast<std::int64_t>(own.sum[t]);
       counts[d + j] += static_cast<std::int64_t>(own.square[t]);
       counts[2 * d + j] += missing ? static_cast<std::int64_t>(own.there[t]) : n_people;
@@ -276,36 +241,6 @@ bool count_tiles(const ConstRows<Scalar>& rows, Index first, Index last,
   return true;
 }
 
-// False where an entry is refused.
-template <bool missing, class Scalar>
-inline bool map_row(const Scalar* row, const Vector<double>& location, const Vector<double>& scale,
-                    double largest, Index d, double* out) {
-  const Register end = Register{} + largest;
-  Register refused = {};
-  for (Index left = 0; left < d; left += n_at_once) {
-    const Index n = std::min(n_at_once, d - left);
-    Register x;
-    Register m;
-    Register s;
-    load_some(row + left, n, x);
-    load(location.data() + left, m);
-    load(scale.data() + left, s);
-    Register mapped = (x - m) / s;
-    clamp_to(-end, end, mapped);
-    if (missing) {
-      mapped = x == x ? mapped : Register{};
-      x = x == x ? x : Register{};
-    }
-    refused += x - x;
-    if (n == n_at_once) {
-      store(mapped, out + left);
-    } else {
-      for (int t = 0; t < n; ++t) out[left + t] = mapped[t];
-    }
-  }
-  return total(refused) == 0.0;
-}
-
 // The largest |x_j| of a row; infinite if an entry is, or is NaN.
 template <class Scalar>
 double largest_of(const Scalar* row, Index d) {
@@ -363,10 +298,9 @@ Index exact_norm(const Scalar* row, Index d, double largest, const ConstVectorVi
   return k;
 }
 
-// The same from the sum of squares as it comes, for rows whose norm is not so near an end of a bin
-// that rounding might decide. `squared_steps`: of twice the steps.
+// Sum of squares as it comes.
 template <class Scalar>
-bool about_norm(const Scalar* row, Index d, const Vector<double>& squared_steps, Index& k) {
+inline double about_square(const Scalar* row, Index d) {
   Register sums[2] = {};
   Index j = 0;
   for (; j + 2 * n_at_once <= d; j += 2 * n_at_once) {
@@ -381,29 +315,44 @@ bool about_norm(const Scalar* row, Index d, const Vector<double>& squared_steps,
     const auto x = static_cast<double>(row[j]);
     rest += x * x;
   }
-  const double square = total(sums[0] + sums[1]) + rest;
+  return total(sums[0] + sums[1]) + rest;
+}
+
+// Rows whose norms are found together.
+constexpr Index normed_rows = 32;
+
+// K of some rows from their sums of squares as they come, and whether it is sure: their norm is not
+// so near an end of a bin that rounding might decide. `squared_steps`: of twice the steps.
+void about_norms(const double* squares, Index n, Index d, const Vector<double>& squared_steps,
+                 std::int64_t* k, std::int64_t* is_sure) {
   // squares are rounded to 2^-36 of the largest, by half of that each: twice as much, and a root
   const double error = std::ldexp(static_cast<double>(d), 1 - square_bits);
-  if (!is_accurate(square) || error > 0.125) return false;
-  // square = 4^e m with 1 <= m < 4
-  std::uint64_t bits;
-  std::memcpy(&bits, &square, sizeof bits);
-  const auto exponent = static_cast<std::int64_t>(bits >> 52) - 1023;
-  const std::int64_t e = exponent >> 1;
-  bits = (bits & ((std::uint64_t{1} << 52) - 1)) | static_cast<std::uint64_t>(1023 + (exponent & 1))
-                                                       << 52;
-  double m;
-  std::memcpy(&m, &bits, sizeof m);
-  const double low = m * (1.0 - error);
-  const double high = m * (1.0 + error);
-  Index n_low = 0;
-  Index n_high = 0;
-  for (const double step : squared_steps) {
-    n_low += step <= low;
-    n_high += step <= high;
+  double low[normed_rows];
+  double high[normed_rows];
+  std::int64_t n_high[normed_rows];
+  for (Index i = 0; i < n; ++i) {
+    // square = 4^e m with 1 <= m < 4
+    std::uint64_t bits;
+    std::memcpy(&bits, squares + i, sizeof bits);
+    const std::uint64_t exponent = bits >> 52;
+    k[i] = (static_cast<std::int64_t>((exponent + 1) >> 1) - 512) * (squared_steps.size() + 1);
+    bits = (bits & ((std::uint64_t{1} << 52) - 1)) | ((1023 + ((exponent + 1) & 1)) << 52);
+    double m;
+    std::memcpy(&m, &bits, sizeof m);
+    low[i] = m * (1.0 - error);
+    high[i] = m * (1.0 + error);
+    n_high[i] = k[i];
+    is_sure[i] = error <= 0.125 && is_accurate(squares[i]) ? 1 : 0;
   }
-  k = (squared_steps.size() + 1) * e + n_low;
-  return low >= 1.0 && high < 4.0 && n_low == n_high;
+  for (const double step : squared_steps) {
+    for (Index i = 0; i < n; ++i) {
+      k[i] += step <= low[i];
+      n_high[i] += step <= high[i];
+    }
+  }
+  for (Index i = 0; i < n; ++i) {
+    is_sure[i] &= (low[i] >= 1.0) & (high[i] < 4.0) & (k[i] == n_high[i]);
+  }
 }
 
 }  // namespace
@@ -547,31 +496,62 @@ bool sum_places(const ConstRows<Scalar>& rows, bool missing, const ConstVectorVi
   const Vector<double> h = in_registers(half, half.size(), 1.0);
   const double unit = std::ldexp(1.0, bits);
   const auto add = [&](Index first, Index last, std::int64_t* own) {
-    return missing ? sums_of_places<true>(rows, first, last, m, h, unit, weights, own)
-                   : sums_of_places<false>(rows, first, last, m, h, unit, weights, own);
+    const auto sum_up = [&](auto sums) {
+      return sums(rows, first, last, m, h, unit, weights, own);
+    };
+    if (weights.size() == 0) {
+      return missing ? sum_up(sums_of_places<true, false, Scalar>)
+                     : sum_up(sums_of_places<false, false, Scalar>);
+    }
+    return missing ? sum_up(sums_of_places<true, true, Scalar>)
+                   : sum_up(sums_of_places<false, true, Scalar>);
   };
   return sum_over_rows(rows.rows(), rows.cols(), counts, n_threads, add);
 }
 
 template <class Scalar>
 bool count_norms(const ConstRows<Scalar>& rows, const ConstVectorView<double>& steps, Index zero,
-                 Index first, Integers counts, int n_threads, const RowWeights& weights) {
+                 Index first, Integers counts, int n_threads, const RowWeights& weights,
+                 const RowMap* map) {
   require(counts.size() >= 1, "counts must have bins");
   require(std::abs(zero) < largest_bin && std::abs(first) < largest_bin,
           "zero and first must be between -2^20 and 2^20");
   const Index d = rows.cols();
   require_weights(weights, rows.rows());
   const Vector<double> squared_steps = 4.0 * steps.cwiseMax(0.0).cwiseAbs2();
-  const auto add = [&](Index begin, Index end, std::int64_t* own) {
-    for (Index i = begin; i < end; ++i) {
-      const Scalar* const row = d == 0 ? nullptr : &rows.coeffRef(i, 0);
-      Index k = 0;
-      if (!about_norm(row, d, squared_steps, k)) {
+  const auto count = [&](const auto* row, Index stride, Index begin, Index n, std::int64_t* own) {
+    double squares[normed_rows] = {};
+    std::int64_t k[normed_rows];
+    std::int64_t is_sure[normed_rows];
+    for (Index i = 0; i < n; ++i) squares[i] = about_square(row + i * stride, d);
+    about_norms(squares, n, d, squared_steps, k, is_sure);
+    for (Index i = 0; i < n; ++i, row += stride) {
+      if (is_sure[i] == 0) {
         const double largest = largest_of(row, d);
         if (largest > largest_finite) return false;
-        k = largest > 0.0 ? exact_norm(row, d, largest, steps) : zero;
+        k[i] = largest > 0.0 ? exact_norm(row, d, largest, steps) : zero;
       }
-      own[std::clamp<Index>(k - first, 0, counts.size() - 1)] += weight_of(weights, i);
+      own[std::clamp<Index>(k[i] - first, 0, counts.size() - 1)] += weight_of(weights, begin + i);
+    }
+    return true;
+  };
+  const auto add_as_they_are = [&](Index begin, Index end, std::int64_t* own) {
+    for (Index i = begin; i < end; i += normed_rows) {
+      const Scalar* const row = d == 0 ? nullptr : &rows.coeffRef(i, 0);
+      if (!count(row, rows.outerStride(), i, std::min(normed_rows, end - i), own)) return false;
+    }
+    return true;
+  };
+  if (map == nullptr || d == 0) {
+    return sum_over_rows(rows.rows(), d, counts, n_threads, add_as_they_are);
+  }
+  const RowMapper mapper(*map, d);
+  const auto add = [&](Index begin, Index end, std::int64_t* own) {
+    MappedRows mapped(mapper, normed_rows);
+    for (Index i = begin; i < end; i += mapped.height()) {
+      const Index n = std::min(mapped.height(), end - i);
+      if (!mapped.read(rows, n, [=](Index k) { return i + k; })) return false;
+      if (!count(mapped.rows().data(), d, i, n, own)) return false;
     }
     return true;
   };
@@ -579,19 +559,12 @@ bool count_norms(const ConstRows<Scalar>& rows, const ConstVectorView<double>& s
 }
 
 template <class Scalar>
-bool map_rows(const ConstRows<Scalar>& rows, const ConstVectorView<double>& location,
-              const ConstVectorView<double>& scale, double largest, bool missing, Rows<double> out,
-              int n_threads) {
+bool map_rows(const ConstRows<Scalar>& rows, const RowMap& map, Rows<double> out, int n_threads) {
   require_threads(n_threads);
   const Index d = rows.cols();
   require(out.rows() == rows.rows() && out.cols() == d, "out must have the shape of the rows");
-  require((location.data() == nullptr || location.size() == d) &&
-              (scale.data() == nullptr || scale.size() == d),
-          "location and scale must have an entry for each column, or none");
-  require(largest >= 0.0, "largest must be at least 0");
+  const RowMapper mapper(map, d);
   if (rows.size() == 0) return true;
-  const Vector<double> m = in_registers(location, d, 0.0);
-  const Vector<double> s = in_registers(scale, d, 1.0);
   const Index n_chunks =
       std::min<Index>(threads_for(static_cast<double>(rows.size()), n_threads), rows.rows());
   const Index height = (rows.rows() + n_chunks - 1) / n_chunks;
@@ -600,11 +573,7 @@ bool map_rows(const ConstRows<Scalar>& rows, const ConstVectorView<double>& loca
     const Index last = std::min(rows.rows(), (chunk + 1) * height);
     bool all = true;
     for (Index i = chunk * height; i < last; ++i) {
-      const Scalar* const row = &rows.coeffRef(i, 0);
-      double* const to = &out.coeffRef(i, 0);
-      all = (missing ? map_row<true>(row, m, s, largest, d, to)
-                     : map_row<false>(row, m, s, largest, d, to)) &&
-            all;
+      all = mapper(&rows.coeffRef(i, 0), &out.coeffRef(i, 0)) && all;
     }
     if (!all) finite = false;
   });
@@ -646,9 +615,8 @@ template bool count_places(const ConstRows<float>&, const ConstIntegers&, bool,
 template bool sum_places(const ConstRows<float>&, bool, const ConstVectorView<double>&,
                          const ConstVectorView<double>&, int, Integers, int, const RowWeights&);
 template bool count_norms(const ConstRows<float>&, const ConstVectorView<double>&, Index, Index,
-                          Integers, int, const RowWeights&);
-template bool map_rows(const ConstRows<float>&, const ConstVectorView<double>&,
-                       const ConstVectorView<double>&, double, bool, Rows<double>, int);
+                          Integers, int, const RowWeights&, const RowMap*);
+template bool map_rows(const ConstRows<float>&, const RowMap&, Rows<double>, int);
 template bool count_magnitudes(const ConstRows<double>&, const ConstIntegers&, bool, Index, Index,
                                Integers, int, const RowWeights&);
 template bool count_places(const ConstRows<double>&, const ConstIntegers&, bool,
@@ -657,8 +625,7 @@ template bool count_places(const ConstRows<double>&, const ConstIntegers&, bool,
 template bool sum_places(const ConstRows<double>&, bool, const ConstVectorView<double>&,
                          const ConstVectorView<double>&, int, Integers, int, const RowWeights&);
 template bool count_norms(const ConstRows<double>&, const ConstVectorView<double>&, Index, Index,
-                          Integers, int, const RowWeights&);
-template bool map_rows(const ConstRows<double>&, const ConstVectorView<double>&,
-                       const ConstVectorView<double>&, double, bool, Rows<double>, int);
+                          Integers, int, const RowWeights&, const RowMap*);
+template bool map_rows(const ConstRows<double>&, const RowMap&, Rows<double>, int);
 
 }  // namespace dpgep

@@ -329,8 +329,9 @@ std::vector<std::int64_t> table_counts(int threads) {
 RowMajorMatrix<double> mapped(int threads) {
   const RowMajorMatrix<double> table = waves(60000, 20);
   RowMajorMatrix<double> out(60000, 20);
-  map_rows<double>({table.data(), 60000, 20, Eigen::OuterStride<>(20)}, {nullptr, 0}, {nullptr, 0},
-                   0.5, false, {out.data(), 60000, 20, Eigen::OuterStride<>(20)}, threads);
+  map_rows<double>({table.data(), 60000, 20, Eigen::OuterStride<>(20)},
+                   {{nullptr, 0}, {nullptr, 0}, 0.5, false},
+                   {out.data(), 60000, 20, Eigen::OuterStride<>(20)}, threads);
   const RowMajorMatrix<double> linear = RowMajorMatrix<double>::Identity(20, 20);
   mix_rows({out.data(), 60000, 20, Eigen::OuterStride<>(20)},
            {linear.data(), 20, 20, Eigen::OuterStride<>(20)}, 20, threads);

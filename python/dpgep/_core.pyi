@@ -14,6 +14,7 @@ _U8 = NDArray[np.uint8]
 _U64 = NDArray[np.uint64]
 _Floats = NDArray[np.float32] | _F64
 _Indices = _I32 | _I64
+_Map = tuple[_F64 | None, _F64 | None, float, bool]
 _NoiseShape = Literal["goe", "iid"]
 _NoiseMode = Literal["none", "fresh", "lazy"]
 
@@ -80,6 +81,7 @@ def add_dense_moments(
     n_threads: int = 1,
     weights: NDArray[Any] | None = None,
     high: _I64 | None = None,
+    map: _Map | None = None,
 ) -> bool: ...
 def add_csr_moments(
     values: _I32,
@@ -141,6 +143,7 @@ def count_norms(
     counts: _I64,
     n_threads: int = 1,
     weights: NDArray[Any] | None = None,
+    map: _Map | None = None,
 ) -> bool: ...
 def hash_rows(rows: _Floats, factors: _U64, groups: _I64 | None, keys: _U64, n_threads: int = 1) -> None: ...
 def text_words(values: NDArray[Any], key: int, other_key: int, words: _U64) -> bool: ...

@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as hnp
 
 from dpgep.data.dataset import InMemoryDataset, PreprocessedDataset, preprocessed
 from dpgep.data.integer_sums import PLACE_BITS, ColumnSums, MagnitudeCounts, NormCounts, PlaceCounts
-from dpgep.data.rows import Batch, NotFiniteError, Rows
+from dpgep.data.rows import Batch, NotFiniteError, Rows, Sums
 from dpgep.models.bins import FIRST_OCTAVE, N_OCTAVES, NORM_STEPS, Interval
 from dpgep.models.preprocessing import Preprocessing
 
@@ -218,7 +218,7 @@ def test_mapped_sums_keep_groups_and_those_without() -> None:
     groups = np.random.default_rng(9).integers(0, 4, len(x))
     seen: list[Batch] = []
 
-    class Record:
+    class Record(Sums):
         def add(self, batch: Batch) -> None:
             seen.append(Batch(Rows((batch.rows.views[0].copy(),), batch.rows.bound), batch.groups, batch.others))
 

@@ -10,12 +10,14 @@ import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from variants import kernels
 
 from dpgep._dispatch import core
 
 pytestmark = pytest.mark.kernel
 
 Integers = NDArray[np.int64]
+KERNELS = kernels()
 
 
 def forms(rows: NDArray[Any]) -> list[Any]:
@@ -61,6 +63,26 @@ def test_rows_count_as_often_as_they_weigh(
             once = np.zeros_like(total)
             assert core.add_dense_moments(*given, once, n_threads, weights)
             assert once.ravel().tolist() == [a * int(b) for a, b in zip(sums, upper, strict=True)]
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize(("n", "d"), [(1, 1), (7, 3), (900, 5), (1100, 50), (501, 150)])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_rows_are_mapped_as_they_are_read(dtype: str, n: int, d: int, weighted: bool) -> None:
+    rng = np.random.default_rng([n, d])
+    rows = rng.standard_normal((n, d)).astype(dtype)
+    rows[rng.random((n, d)) < 0.1] = np.nan
+    location, scale = rng.standard_normal(d), np.exp(rng.standard_normal(d))
+    plain = reference.map_rows(rows, location, scale, 1.5)
+    weights = rng.choice([0, 1, 3, 819], n).astype(np.int16) if weighted else None
+    for kernel in KERNELS.values():
+        for n_threads in (1, 3):
+            expected, total = np.zeros((2, d + 1, d + 1), np.int64)
+            assert core.add_dense_moments(plain, 0, n, None, 1, 5.0, 18, expected, 1, weights)
+            given = rows, 0, n, None, 1, 5.0, 18, total, n_threads, weights, None
+            assert kernel.add_dense_moments(*given, (location, scale, 1.5, True))
+            np.testing.assert_array_equal(total, expected)
+            assert kernel.add_dense_moments(*given, (location, scale, 1.5, False)) is not bool(np.isnan(rows).any())
 
 
 def test_weighted_sums_that_do_not_fit_are_noticed() -> None:
@@ -210,6 +232,17 @@ X, T = np.zeros((4, 2)), np.zeros((3, 3), np.int64)
         ((X, 0, 4, None, 1, 1.0, 20, T, 1, None, np.zeros((2, 2), int)), ValueError, "high must have"),
         ((X, 0, 4, None, 1, 1.0, 20, T, 1, None, T), ValueError, "high and total must not overlap"),
         ((X.tolist(), 0, 4, None, 1, 1.0, 20, T), TypeError, "columns must be NumPy arrays"),
+        (
+            (X, 0, 4, None, 1, 1.0, 20, T, 1, None, None, (np.ones(3), None, 1.0, False)),
+            ValueError,
+            "location and scale",
+        ),
+        ((X, 0, 4, None, 1, 1.0, 20, T, 1, None, None, (None, None, -1.0, False)), ValueError, "largest must be at"),
+        (
+            ([X[:, 0].copy()] * 2, 0, 4, None, 1, 1.0, 20, T, 1, None, None, (None, None, 1.0, True)),
+            ValueError,
+            "mapped",
+        ),
         ((tuple(X.T), 0, 4, None, 1, 1.0, 20, T), TypeError, "people must be a matrix, or a list of columns"),
     ],
 )

@@ -48,7 +48,7 @@ def all_of(kernel: Any, rows: Any, missing: bool, n_threads: int, weights: Any =
     n, d = rows.shape
     columns = np.arange(d - 1, -1, -2)
     middle, half = intervals(d)
-    shapes = [(len(columns), 2, 101), (len(columns), 7), (3, d), (50,)]
+    shapes = [(len(columns), 2, 101), (len(columns), 7), (3, d), (50,), (50,)]
     counts = [np.full(shape, 5, dtype=np.int64) for shape in shapes]
     out = np.empty((n, d))
     said = [
@@ -56,6 +56,7 @@ def all_of(kernel: Any, rows: Any, missing: bool, n_threads: int, weights: Any =
         kernel.count_places(rows, columns, missing, middle[columns], half[columns], counts[1], n_threads, weights),
         kernel.sum_places(rows, missing, middle, half, 10, counts[2], n_threads, weights),
         kernel.count_norms(np.nan_to_num(rows, nan=0.0), STEPS, -100, -20, counts[3], n_threads, weights),
+        kernel.count_norms(rows, STEPS, -100, -20, counts[4], n_threads, weights, (middle, half, 12.0, missing)),
         kernel.map_rows(rows, middle, half, 12.0, missing, out, n_threads),
     ]
     return [*(each - 5 for each in counts), out], said
@@ -70,6 +71,7 @@ def plainly(rows: Any, weights: Any = 1) -> list[Any]:
         reference.count_places(rows, columns, middle[columns], half[columns], 7, weights),
         reference.sum_places(rows, middle, half, 10, weights),
         reference.count_norms(np.nan_to_num(rows, nan=0.0), STEPS, -100, -20, 50, weights),
+        reference.count_norms(reference.map_rows(rows, middle, half, 12.0), STEPS, -100, -20, 50, weights),
         reference.map_rows(rows, middle, half, 12.0),
     ]
 
@@ -86,7 +88,7 @@ def test_kernels_agree_with_the_reference_for_any_threads_and_variant(
     for name, kernel in KERNELS.items():
         for n_threads in (1, 3):
             found, said = all_of(kernel, rows, missing, n_threads)
-            assert said == [True] * 5, name
+            assert said == [True] * 6, name
             for each, plain in zip(found, expected, strict=True):
                 np.testing.assert_array_equal(each, plain, err_msg=name)
 
@@ -100,7 +102,7 @@ def test_rows_count_as_often_as_they_weigh(n: int, d: int, missing: bool) -> Non
     for name, kernel in KERNELS.items():
         for n_threads in (1, 3):
             found, said = all_of(kernel, rows, missing, n_threads, weights)
-            assert said == [True] * 5, name
+            assert said == [True] * 6, name
             for each, plain in zip(found, expected, strict=True):
                 np.testing.assert_array_equal(each, plain, err_msg=name)
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "dpgep/fixed_point_columns.hpp"
+#include "dpgep/row_map.hpp"
 #include "dpgep/row_weights.hpp"
 #include "dpgep/typedefs.hpp"
 
@@ -33,12 +34,15 @@ inline constexpr Index narrow_dimension = 100;
 // With `high`, of the shape of total, what does not fit total is carried there, as in
 // carry_triangle; without rows, nothing is.
 //
+// With a map, rows of floating-point numbers are mapped first, and refused as by map_rows.
+//
 // False if an entry is NaN or infinite; both are then as before. Throws std::invalid_argument as
 // fixed_point_rows, and unless total has the size of z_i and the groups are in range; throws
 // std::overflow_error if a sum leaves int64, total being unspecified.
 bool add_dense_moments(const DensePeople& people, Index n, ConstVectorView<std::int64_t> groups,
                        Index n_groups, double bound, int bits, Rows<std::int64_t> total,
                        int n_threads, const RowWeights& weights = once_each(),
-                       Rows<std::int64_t> high = {nullptr, 0, 0, Eigen::OuterStride<>(0)});
+                       Rows<std::int64_t> high = {nullptr, 0, 0, Eigen::OuterStride<>(0)},
+                       const RowMap* map = nullptr);
 
 }  // namespace dpgep

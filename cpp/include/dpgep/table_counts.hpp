@@ -2,6 +2,7 @@
 // yet, and of the norms of rows.
 #pragma once
 
+#include "dpgep/row_map.hpp"
 #include "dpgep/row_weights.hpp"
 #include "dpgep/typedefs.hpp"
 
@@ -38,18 +39,16 @@ bool sum_places(const ConstRows<Scalar>& rows, bool missing, const ConstVectorVi
 
 // counts (n_bins): rows whose norm m 2^e, 1/2 <= m < 1, has K = n_steps (e - 1) + (how many of the
 // n_steps - 1 ascending steps are at most m), in the bin K - first or the nearest; of a row of
-// zeros, K = zero. The norm is max |x_j| sqrt(sum (x_j / max)^2), squares in integers.
+// zeros, K = zero. The norm is max |x_j| sqrt(sum (x_j / max)^2), squares in integers; of mapped
+// rows, with a map.
 template <class Scalar>
 bool count_norms(const ConstRows<Scalar>& rows, const ConstVectorView<double>& steps, Index zero,
                  Index first, Integers counts, int n_threads,
-                 const RowWeights& weights = once_each());
+                 const RowWeights& weights = once_each(), const RowMap* map = nullptr);
 
-// out_j = (x_j - location_j) / scale_j, no further from zero than `largest`; 0 for a missing value.
-// A vector without entries changes nothing. Rows may be their own output.
+// Rows may be their own output.
 template <class Scalar>
-bool map_rows(const ConstRows<Scalar>& rows, const ConstVectorView<double>& location,
-              const ConstVectorView<double>& scale, double largest, bool missing, Rows<double> out,
-              int n_threads);
+bool map_rows(const ConstRows<Scalar>& rows, const RowMap& map, Rows<double> out, int n_threads);
 
 // rows = round(2^bits rows) 2^-bits linear. The same bits for any threads and order of additions if
 // sums of 2^bits rows times linear, in units of its grid, are integers below 2^53.

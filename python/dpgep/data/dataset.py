@@ -266,6 +266,10 @@ class PreprocessedDataset(DerivedDataset):
     def unprepared(self) -> Dataset:
         return self._source
 
+    def _summed(self, make: Callable[[], S], alone: bool) -> S:
+        sums = partial(_PreprocessedSums, self._preprocessing, self._grouped, self._to_batches, make)
+        return self._source._summed(sums, alone).sums
+
     def restricted(self, features: NDArray[np.intp], bound: float) -> PreprocessedDataset:
         preprocessing = self._preprocessing.restricted(features, bound)
         source = self._source.restricted(features, self._source.bound)
@@ -301,6 +305,30 @@ class _DerivedSums(Sums, Generic[S]):
 
     def merge(self, other: _DerivedSums[S], times: int = 1) -> None:
         self.sums.merge(other.sums, times)
+
+
+class _PreprocessedSums(_DerivedSums[S]):
+    """Sums that may map rows as they read them, where no columns are mixed."""
+
+    def __init__(
+        self,
+        preprocessing: Preprocessing,
+        grouped: bool,
+        to_batches: Callable[[Batch], Iterable[Batch]],
+        make: Callable[[], S],
+    ) -> None:
+        super().__init__(to_batches, make)
+        self._preprocessing, self._grouped = preprocessing, grouped
+        self._by_column = not (preprocessing.is_identity or preprocessing.pairwise or preprocessing.linear is not None)
+
+    def add(self, batch: Batch) -> None:
+        heeded = batch.weights is None or batch.weights.dtype == np.int16
+        if self._by_column and heeded and batch.rows.n and not batch.rows.is_sparse:
+            rows = Rows(batch.rows.views, self._preprocessing.bound)
+            people = replace(batch, rows=rows, groups=batch.groups if self._grouped else None)
+            if self.sums.add_mapped(people, self._preprocessing):
+                return
+        super().add(batch)
 
 
 def _restricted(features: NDArray[np.intp], bound: float, batch: Batch) -> tuple[Batch]:
@@ -372,8 +400,7 @@ def map_rows(preprocessing: Preprocessing, rows: NDArray[Any], out: NDArray[np.f
 
     Raises NotFiniteError for infinities, and for NaN if it does not stand for missing values.
     """
-    parts = preprocessing.location, preprocessing.scale
-    if not core.map_rows(rows, *parts, preprocessing.largest, preprocessing.missing, out, thread_count()):
+    if not core.map_rows(rows, *preprocessing.of_columns, out, thread_count()):
         raise NotFiniteError
     if preprocessing.linear is not None:
         core.mix_rows(out, preprocessing.linear, preprocessing.bits, thread_count())

@@ -33,6 +33,7 @@ from dpgep.data.rows import (
 )
 from dpgep.models.model import Matrix
 from dpgep.models.moments import MomentLayout
+from dpgep.models.preprocessing import ColumnMap, Preprocessing
 from dpgep.sources.batches import Columns
 
 # The finest grid of a release: all cost the same, and coarser ones are for budgets of mu below 1e-4.
@@ -178,12 +179,16 @@ class ExactMomentAccumulator(ExactSums):
             and self._n_shares(n) == 1
         ):
             self._add_at_once(batch, n)
-        elif self.n:
-            self._fold()
-            self._partial = None  # its memory serves the partial sums of the batch
-            self.merge(self._sums_of(batch))
         else:
-            vars(self).update(vars(self._sums_of(batch)))
+            self._add_sums_of(batch)
+
+    def add_mapped(self, batch: Batch, preprocessing: Preprocessing) -> bool:
+        whole = batch.rows.in_one_piece(batch.rows.n, fixed_point=False)
+        if whole is None or batch.weights is not None or self._dimension > min(core.narrow_dimension, batch.rows.n):
+            return False
+        self._require_whole()
+        self._add_sums_of(batch, preprocessing.of_columns)
+        return True
 
     def weighs(self, rows: Rows) -> bool:
         """Rows that the kernel of narrow ones reads as they lie are multiplied there."""
@@ -315,10 +320,18 @@ class ExactMomentAccumulator(ExactSums):
             self._is_whole = is_block or not self._in_partial
             raise
 
-    def _sums_of(self, batch: Batch) -> ExactMomentAccumulator:
+    def _add_sums_of(self, batch: Batch, mapped: ColumnMap | None = None) -> None:
+        if self.n:
+            self._fold()
+            self._partial = None  # its memory serves the partial sums of the batch
+            self.merge(self._sums_of(batch, mapped))
+        else:
+            vars(self).update(vars(self._sums_of(batch, mapped)))
+
+    def _sums_of(self, batch: Batch, mapped: ColumnMap | None) -> ExactMomentAccumulator:
         """The sums over these people alone: of parts of them, each thread's in sums of its own."""
         n = batch.rows.n
-        pairs, is_narrow = self._dimension**2, self._narrow(batch, n) is not None
+        pairs, is_narrow = self._dimension**2, mapped is not None or self._narrow(batch, n) is not None
         n_shares = 1 if is_narrow else self._n_shares(n)  # that kernel has threads of its own
         most = self._limb_rows if is_narrow else self._exact_rows
         most = min(most, int(_WORK_OF_A_PART // max(_WORK_OF_A_ROW, pairs)) + 1)
@@ -328,7 +341,7 @@ class ExactMomentAccumulator(ExactSums):
         def add(first: int, last: int) -> None:
             own = shares.get(get_ident()) or ExactMomentAccumulator(self.layout, self.bits)
             shares[get_ident()] = own
-            own._add_part(batch.part(slice(first, last)), last - first, 1 if n_shares > 1 else None)
+            own._add_part(batch.part(slice(first, last)), last - first, 1 if n_shares > 1 else None, mapped)
 
         edges = [n * i // n_parts for i in range(n_parts + 1)]
         run([partial(add, *ends) for ends in pairwise(edges)], n_shares)
@@ -338,16 +351,17 @@ class ExactMomentAccumulator(ExactSums):
         sums.n += batch.others
         return sums
 
-    def _add_part(self, batch: Batch, n: int, n_threads: int | None = None) -> None:
-        """Add n people, who fit a limb, or the partial sums: some of them on an error."""
-        rows = self._narrow(batch, n)
+    def _add_part(self, batch: Batch, n: int, n_threads: int | None = None, mapped: ColumnMap | None = None) -> None:
+        """Add n people, who fit a limb, or the partial sums: some of them on an error. ``mapped``: by the kernel."""
+        rows = self._narrow(batch, n) if mapped is None else batch.rows.in_one_piece(n, fixed_point=False)
         if rows is not None:
-            self._add_narrow(rows, batch)
+            self._add_narrow(rows, batch, mapped)
             return
+        assert mapped is None
         self._add_blocks(moment_blocks(batch, self.layout.n_groups, self.bits, n_threads), n, n_threads)
         self.n += n
 
-    def _add_narrow(self, rows: NDArray[Any] | Columns, batch: Batch) -> None:
+    def _add_narrow(self, rows: NDArray[Any] | Columns, batch: Batch, mapped: ColumnMap | None = None) -> None:
         """Add a batch of such rows, which fit a limb or, weighted, are carried by the kernel."""
         matrix, first = rows.raw_columns() if isinstance(rows, Columns) else (rows, 0)
         n, high = batch.rows.n, None
@@ -358,7 +372,7 @@ class ExactMomentAccumulator(ExactSums):
             n, high = batch.n - batch.others, self._high
         if not core.add_dense_moments(
             matrix, first, batch.rows.n, batch.groups, self.layout.n_groups, batch.rows.bound, self.bits, self._total,
-            thread_count(), batch.weights, high,
+            thread_count(), batch.weights, high, mapped,
         ):  # fmt: skip
             raise NotFiniteError
         self._in_low += n

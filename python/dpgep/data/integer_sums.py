@@ -52,6 +52,7 @@ from dpgep.data.rows import (
 from dpgep.models.bins import FIRST_OCTAVE, LEAST_THRESHOLD, N_OCTAVES, NORM_STEPS, PRODUCT_EDGES, Interval
 from dpgep.models.model import Matrix
 from dpgep.models.moments import MomentLayout
+from dpgep.models.preprocessing import ColumnMap, Preprocessing
 from dpgep.models.row_model import RowModel, view_labels
 
 # A part has about this many entries: it is what is held in memory beside the rows, at 16 to 24 bytes each.
@@ -246,6 +247,12 @@ class NormCounts(_TableSums):
         super().__init__((n_bins,))
         self._first = first
 
+    def add_mapped(self, batch: Batch, preprocessing: Preprocessing) -> bool:
+        whole = batch.rows.in_one_piece(batch.rows.n, fixed_point=False)
+        if whole is not None:
+            self._require(self._add_block(whole, batch.weights, preprocessing.of_columns))
+        return whole is not None
+
     def _entries_per_row(self, rows: Rows) -> int:
         if not rows.is_sparse:
             return rows.d
@@ -261,8 +268,8 @@ class NormCounts(_TableSums):
         self.counts += np.bincount(bins, weights, len(self.counts)).astype(np.int64)
         return True
 
-    def _add_block(self, block: Any, weights: Weights | None) -> bool:
-        return core.count_norms(block, _STEPS, _OF_ZEROS, self._first, self.counts, thread_count(), weights)
+    def _add_block(self, block: Any, weights: Weights | None, mapped: ColumnMap | None = None) -> bool:
+        return core.count_norms(block, _STEPS, _OF_ZEROS, self._first, self.counts, thread_count(), weights, mapped)
 
 
 def _quarters(largest: Matrix, squares: Integers) -> Integers:

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from dpgep._dispatch import core
 from dpgep._threads import own_threads, run, thread_count
 from dpgep.models.model import Matrix
+from dpgep.models.preprocessing import Preprocessing
 from dpgep.sources.batches import Columns, is_plain, row_dtype, side_by_side
 from dpgep.sources.encoding import NOT_LISTED
 from dpgep.sources.names import first_of
@@ -220,6 +221,12 @@ class Sums(ABC):
 
     def weighs(self, rows: Rows) -> bool:
         """Whether `add` heeds weights of 16 bits of these rows; else they come by `add_weighted`."""
+        return False
+
+    def add_mapped(self, batch: Batch, preprocessing: Preprocessing) -> bool:
+        """Add the people of a batch, their columns mapped by the kernel that reads them; False if there is none, and
+        nothing was added.
+        """
         return False
 
     def merge(self: S, other: S, times: int = 1) -> None:

@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import scipy.linalg
@@ -118,6 +118,9 @@ def _range(column: object, ends: tuple[float, float]) -> tuple[float, float]:
     return low, high
 
 
+ColumnMap: TypeAlias = tuple[Matrix | None, Matrix | None, float, bool]  # location, scale, largest, missing
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Preprocessing(Shown):
     """Where columns lie, how far they spread, and how long rows are: all public.
@@ -161,6 +164,11 @@ class Preprocessing(Shown):
     rows_cut: NonNegative = 0.0
     n_present: Matrix | None = None
     is_identity: bool = field(init=False, repr=False, metadata=NOT_STORED)
+
+    @property
+    def of_columns(self) -> ColumnMap:
+        """How each column is mapped, as kernels take it."""
+        return self.location, self.scale, self.largest, self.missing
 
     def __post_init__(self) -> None:
         maps = any(part is not None for part in (self.location, self.scale, self.linear)) or self.missing

@@ -1,0 +1,145 @@
+// Rows mapped some at a time, several columns in a register.
+#pragma once
+
+#include <algorithm>
+#include <stdexcept>
+#include <vector>
+
+#include "dpgep/row_map.hpp"
+#include "lanes.hpp"
+
+namespace dpgep {
+
+// Columns of a row that one register holds.
+constexpr Index n_at_once = static_cast<Index>(sizeof(Register) / sizeof(double));
+// n of the entries from here on, n <= n_at_once, then zeros.
+template <class Scalar>
+inline void load_some(const Scalar* from, Index n, Register& to) {
+  if (n == n_at_once) {
+    load(from, to);
+    return;
+  }
+  const auto entry = [&](Index t) { return t < n ? static_cast<double>(from[t]) : 0.0; };
+  to = Register{};  // by lanes: a copy in memory would have to arrive there first
+  to[0] = entry(0);
+  if (n_at_once > 2) {
+    to[n_at_once / 4] = entry(n_at_once / 4);
+    to[n_at_once / 2] = entry(n_at_once / 2);
+  }
+}
+
+// Numbers of n columns in whole registers: `rest` where none are given, and beyond the last column.
+inline Vector<double> in_registers(const ConstVectorView<double>& values, Index n, double rest) {
+  Vector<double> padded = Vector<double>::Constant(n + n_at_once - 1, rest);
+  padded.head(values.size()) = values;
+  return padded;
+}
+
+inline void require_map(const RowMap& map, Index d) {
+  const auto fits = [=](const auto& values) {
+    return values.data() == nullptr || values.size() == d;
+  };
+  if (!fits(map.location) || !fits(map.scale)) {
+    throw std::invalid_argument("location and scale must have an entry for each column, or none");
+  }
+  if (!(map.largest >= 0.0)) throw std::invalid_argument("largest must be at least 0");
+}
+
+class RowMapper {
+ public:
+  // Throws std::invalid_argument for a map of rows of another width, or a negative `largest`.
+  RowMapper(const RowMap& map, Index d) : largest_(map.largest), missing_(map.missing), d_(d) {
+    require_map(map, d);
+    location_ = in_registers(map.location, d, 0.0);
+    scale_ = in_registers(map.scale, d, 1.0);
+  }
+
+  Index width() const { return d_; }
+
+  // False where an entry is infinite or, unless it is missing, NaN. `out` may be the row.
+  template <class Scalar>
+  bool operator()(const Scalar* row, double* out) const {
+    return missing_ ? mapped<true>(row, out) : mapped<false>(row, out);
+  }
+
+ private:
+  // The last entries are in a register of their own, which shares some with the one before, and is
+  // read before that is written.
+  template <bool missing, class Scalar>
+  bool mapped(const Scalar* row, double* out) const {
+    const double* const location = location_.data();
+    const double* const scale = scale_.data();
+    const Register end = Register{} + largest_;
+    Register refused = {};
+    const auto find = [&](Register& x, Index left) {
+      Register m;
+      Register s;
+      load(location + left, m);
+      load(scale + left, s);
+      m = (x - m) / s;
+      clamp_to(-end, end, m);
+      if (missing) {
+        m = x == x ? m : Register{};
+        x = x == x ? x : Register{};
+      }
+      refused += x - x;
+      x = m;
+    };
+    Register x;
+    if (d_ < n_at_once) {
+      load_some(row, d_, x);
+      find(x, 0);
+      out[0] = x[0];
+      for (int t = 1; t < d_; ++t) out[t] = x[t];
+      return total(refused) == 0.0;
+    }
+    const Index last = d_ - n_at_once;
+    Register end_of_row;
+    load(row + last, end_of_row);
+    for (Index left = 0; left < last; left += n_at_once) {
+      load(row + left, x);
+      find(x, left);
+      store(x, out + left);
+    }
+    find(end_of_row, last);
+    store(end_of_row, out + last);
+    return total(refused) == 0.0;
+  }
+
+  Vector<double> location_, scale_;
+  double largest_;
+  bool missing_;
+  Index d_;
+};
+
+// Some mapped rows, at most `most` of them and few enough to stay in the first cache.
+class MappedRows {
+ public:
+  MappedRows(const RowMapper& mapper, Index most)
+      : mapper_(mapper),
+        height_(std::clamp<Index>(entries / mapper.width() / n_lanes * n_lanes, n_lanes, most)),
+        rows_(height_, mapper.width()) {}
+
+  Index height() const { return height_; }
+
+  // The n rows of the numbers number(0), ..., n <= height; false where an entry is refused.
+  template <class Scalar, class Number>
+  bool read(const ConstRows<Scalar>& rows, Index n, const Number& number) {
+    bool accepted = true;
+    for (Index k = 0; k < n; ++k) {
+      accepted = mapper_(&rows.coeffRef(number(k), 0), &rows_(k, 0)) && accepted;
+    }
+    return accepted;
+  }
+
+  const RowMajorMatrix<double>& rows() const { return rows_; }
+
+ private:
+  static constexpr Index entries = 1 << 11;
+
+  const RowMapper& mapper_;
+  Index height_;
+  RowMajorMatrix<double> rows_;
+};
+
+}  // namespace dpgep
