@@ -141,7 +141,7 @@ def test_a_table_is_kept(ask: Run, release: dpgep.Release) -> None:
         (["instrumental", "weight ~ height"], 'as "a ~ b + c | d + c"'),
         (["regression", "weight + age ~ height"], "one column on the left of ~"),
         (["means_by", "age ~ sex + height"], "one column on the right of ~"),
-        (["mca", "sex"], "at least two different categorical columns, got sex"),
+        (["mca", "sex"], "mca needs two categorical columns, and this release has 'sex'"),
         (["crosstab"], "one or two categorical columns"),
         (["crosstab", "sex", "age", "height"], "one or two categorical columns"),
         (["crosstab", "age"], "released as a number"),
@@ -155,6 +155,16 @@ def test_refusals(ask: Run, words: list[str], message: str) -> None:
     assert status in (1, 2)
     assert not out
     assert message in err
+
+
+def test_a_release_without_categories_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = pd.DataFrame(np.random.default_rng(0).normal(size=(500, 2)), columns=["age", "sex"])
+    dpgep.release(rows, epsilon=float("inf")).save("people.dpgep")
+    assert cli.main(["ask", "people.dpgep", "crosstab", "sex"]) == 2
+    assert "crosstab needs a categorical column, and this release has none: declare" in capsys.readouterr().err
 
 
 def test_other_files_are_refused(tmp_path: Path, release: dpgep.Release, capsys: pytest.CaptureFixture[str]) -> None:

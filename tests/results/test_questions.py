@@ -253,6 +253,34 @@ def test_a_classifier_and_people_by_name(x: Matrix, y: Matrix) -> None:
     np.testing.assert_allclose(np.corrcoef(alone.T), np.corrcoef(x.T), atol=0.05)
 
 
+@pytest.mark.statistical
+@pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning", "ignore::dpgep.PrivacyWarning")
+@pytest.mark.parametrize("epsilon", [math.inf, 5.0])
+def test_people_have_categories_and_the_moments_of_the_release(epsilon: float) -> None:
+    rng, n, drawn = np.random.default_rng(3), 20_000, 200_000
+    group = rng.choice(3, n, p=[0.5, 0.3, 0.2])
+    table = pd.DataFrame({"age": rng.normal(group, 1.0)}).assign(pulse=lambda each: each["age"] + rng.normal(0, 2, n))
+    table["arm"] = pd.Categorical.from_codes(group, ["a", "b", "c"])
+    table["sick"] = pd.Categorical.from_codes((rng.random(n) < 0.2 + 0.2 * group).astype(int), ["no", "yes"])
+    release = dpgep.release(table, epsilon=epsilon, delta=1e-6, seed=1)
+    people = release.sample(drawn, seed=2)
+    assert list(people.columns) == list(table.columns)
+    assert (people.dtypes == table.dtypes).all()
+    columns = pd.get_dummies(people, prefix_sep="=").astype(float)[list(release.model.feature_names)]
+    # sampling errors of correlations are below 1/sqrt(n): 7 of them, and what noise left impossible
+    tolerance = 7 / math.sqrt(drawn) + (0.0 if epsilon == math.inf else 0.01)
+    np.testing.assert_allclose(np.corrcoef(columns.T), release.correlation().values, atol=tolerance)
+    counts = pd.crosstab(people["arm"], people["sick"]).to_numpy() / drawn
+    np.testing.assert_allclose(counts, release.crosstab("arm", "sick").counts / release.n_people, atol=tolerance)
+    fit = release.regression("pulse", on=["age", "arm=b", "sick=yes"])
+    design = np.column_stack([np.ones(drawn), columns[["age", "arm=b", "sick=yes"]]])
+    slopes = np.linalg.lstsq(design, columns["pulse"], rcond=None)[0][1:]
+    np.testing.assert_allclose(slopes, fit.coefficients, atol=10 * tolerance)  # deviation 2, of columns of 0.4 and more
+    table.loc[:4999, "arm"] = np.nan
+    holes = dpgep.release(table, epsilon=math.inf).sample(drawn, seed=1)
+    assert abs(holes["arm"].isna().mean() - 0.25) < tolerance
+
+
 def test_every_answer_names_the_one_release_that_paid(x: Matrix) -> None:
     budget = dpgep.Budget(epsilon=1.0, delta=1e-6)
     release = dpgep.release(table_problem(x, preprocessing=PREPROCESSING), budget=budget)

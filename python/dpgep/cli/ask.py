@@ -40,6 +40,13 @@ _FORMULAS = {
 }
 # Arguments that are single columns, of questions without a formula; all others take a list of columns.
 _LISTS = {"crosstab": ("a", "b")}
+# What questions need of which not every release has enough.
+_OF_CATEGORIES = {
+    "crosstab": "a categorical column",
+    "means_by": "a categorical column",
+    "famd": "a categorical column",
+    "mca": "two categorical columns",
+}
 # Options that questions take.
 _OPTIONS = ("level", "ridge", "by", "penalty", "n_factors", "rotation", "standardize", "n_components", "sparsity")
 # Options that are groups of a release by group.
@@ -97,6 +104,12 @@ def _ask(options: argparse.Namespace) -> int:
         print(f"{release}\ncolumns: {listed(names or range(release.model.n_features), 100)}")
         return 0
     question = options.question
+    if question in _OF_CATEGORIES and question not in questions:
+        found = listed(list(release._categories)) or "none"
+        raise UsageError(
+            f"{question} needs {_OF_CATEGORIES[question]}, and this release has {found}: "
+            "declare them with dpgep release --categories COLUMN=A,B"
+        )
     if question not in questions:
         raise UsageError(f"no question {question!r}{did_you_mean(question, questions)}; there are {listed(questions)}")
     method = getattr(release, question)

@@ -107,6 +107,12 @@ class ReleasedColumns:
         places = {feature: place for place, feature in enumerate(features.tolist())}
         return tuple(tuple(places[j] for j in group) for group in self.model.indicators if places.keys() >= set(group))
 
+    def _independent(self, features: NDArray[np.intp]) -> tuple[NDArray[np.intp], tuple[str, ...]]:
+        """Some features without the first indicator of each category whose indicators are all there, and its name."""
+        first = [group[0] for group in self._indicators_of(features)]
+        names = self._names_of(features) or tuple(map(str, features.tolist()))
+        return np.delete(features, first), tuple(names[j] for j in first)
+
     def _require_independent(self, features: NDArray[np.intp]) -> None:
         names = self._names_of(features)
         for group in self._indicators_of(features):

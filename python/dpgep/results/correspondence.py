@@ -1,103 +1,136 @@
-"""Multiple correspondence analysis of categorical columns of a release: which of their categories go together.
+"""Correspondence analysis of categorical columns of a release, with numbers or without: what goes together.
 
-Indicators of Q columns have shares p and Burt's matrix B of pairs, released. With D = diag(p), the eigenvectors v of
+Indicators of Q columns have shares p, numbers deviations s. With D = diag(p), or s^2, and C the released covariance of
+them all, the eigenvectors v of
 
-    S = D^-1/2 (B - p p^T) D^-1/2/Q,   S v = lambda v,   g = (Q lambda)^1/2 D^-1/2 v,
+    S = D^-1/2 C D^-1/2,   S v = lambda v,   g = lambda^1/2 D^-1/2 v (of a number lambda^1/2 v),
 
-have the principal coordinates g of categories. Within a column S is known: 1/Q across D^1/2 1. Of two columns noise has
-the variance v/2 a_i b_j in axes (i, j) of its own (`dpgep.results.contingency`), and people add 1/n.
+have principal coordinates g: means of standardized scores over people of a category, and correlations of numbers with
+scores. Without numbers lambda/Q are the principal inertias of the table of indicators. Within a column S is known: 1
+across D^1/2 1. Of two columns noise has the variance v/2 a_i b_j in axes (i, j) of its own
+(`dpgep.results.contingency`), and people add 1/n. An error E of S moves lambda^1/2 v to first order by
+lambda^1/2 sum_l (v_l^T E v)/(lambda - lambda_l) v_l + (v^T E v)/(2 lambda^1/2) v.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 import scipy.linalg
+from numpy.typing import NDArray
 
+from dpgep._checks import require_share
 from dpgep._optional import import_extra
-from dpgep._show import aligned
+from dpgep._show import aligned, with_intervals
+from dpgep.methods.eigen import leading_first
+from dpgep.models.clipping import Clipping
 from dpgep.models.model import Matrix
-from dpgep.models.moments import total_mean
+from dpgep.models.moments import ReleasedMoments, standardization_of, total_mean
 from dpgep.models.pairwise import require_no_pairs
 from dpgep.reports.report import PrivacyReport
-from dpgep.results.columns import ReleasedColumns, on_one_thread_of_blas
+from dpgep.results.columns import Columns, ReleasedColumns, on_one_thread_of_blas
 from dpgep.results.contingency import Variables, indicators_of
 
 # Releases of columns that do not depend on each other, all of whose eigenvalues a dimension must exceed.
 _NULL_DRAWS = 19
 # Categories that are printed.
 _SHOWN = 20
+# Variance of an entry over samples of people, in 1/n: entries of columns that go together stray together.
+_TOGETHER = 1.5
+# Squared gaps between eigenvalues: what noise adds on average, and what is left at least, in variances of the noise;
+# and what counts as a square at all.
+_PUSHED, _LEAST_GAP, _ROOT = 8.0, 2.0, 1e-24
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CorrespondenceAnalysis:
-    """Multiple correspondence analysis of Q categorical columns with J categories, in k dimensions.
+    """Correspondence analysis of Q categorical columns with J categories, and P numbers, in k dimensions.
 
     Attributes
     ----------
-    columns : (Q,), names.
+    columns : (Q,), names of the categorical columns; ``numbers`` (P,), of the others: none for `mca`.
     categories : (J,), as "column=category".
     shares : (J,), of people; noise may have made them negative.
-    eigenvalues : (k,), principal inertias of the table of indicators; 1/Q without dependence. Noise may have made the
-        last negative.
-    coordinates : (J, k), principal coordinates of categories: of each column their mean over people is 0.
+    eigenvalues : (k,), of S; for `mca` of S/Q, principal inertias of the table of indicators: 1/Q without dependence.
+        Noise may have made the last negative.
+    coordinates : (J + P, k), of categories, principal ones, whose mean over people is 0 for each column; and of
+        numbers, their correlations with the dimension.
+    low, high : (J + P, k), ends of intervals of the population's coordinates, one by one, at ``level``: for the noise
+        and the sampling of people, to first order. They are long where the next eigenvalue is near.
     recommended : number of leading dimensions that stand out: larger than in any of 19 releases with as many people and
         as much noise, of columns that do not depend on each other.
+    level : the probability that an interval covers its coordinate.
     n_people : number of people, public or released.
     privacy : the report of the release, which pays for this and for every other answer from it.
     """
 
     columns: tuple[str, ...]
+    numbers: tuple[str, ...]
     categories: tuple[str, ...]
     shares: Matrix
     eigenvalues: Matrix
     coordinates: Matrix
+    low: Matrix
+    high: Matrix
     recommended: int
+    level: float
     n_people: float
     privacy: PrivacyReport
 
     @property
     def inertia_shares(self) -> Matrix:
-        """(k,), eigenvalues over their sum, which is (J - Q)/Q."""
+        """(k,), eigenvalues over their sum, which is J - Q + P, or (J - Q)/Q for `mca`."""
         q = len(self.columns)
-        return np.asarray(self.eigenvalues * q / (len(self.categories) - q))
+        total = len(self.categories) - q + len(self.numbers)
+        return np.asarray(self.eigenvalues * (1 if self.numbers else q) / total)
 
     @property
     def corrected(self) -> Matrix:
-        """(k,), (Q/(Q - 1) (lambda - 1/Q))^2, or 0 below 1/Q (Benzecri); of two columns, of their table."""
+        """(k,), (Q/(Q - 1) (lambda - 1/Q))^2, or 0 below 1/Q (Benzecri); of two columns, of their table.
+
+        Raises ValueError where there are numbers.
+        """
+        if self.numbers:
+            raise ValueError("corrected eigenvalues are of categories alone: use mca")
         q = len(self.columns)
         return np.asarray((q / (q - 1) * np.maximum(self.eigenvalues - 1 / q, 0.0)) ** 2)
 
     def to_frame(self) -> Any:
-        """The coordinates as a pandas DataFrame, a row for each category."""
+        """The coordinates as a pandas DataFrame, a row for each category and number."""
         pandas = import_extra("pandas", "pandas")
         names = [f"dimension {j}" for j in range(1, len(self.eigenvalues) + 1)]
-        return pandas.DataFrame(self.coordinates.copy(), list(self.categories), names)
+        return pandas.DataFrame(self.coordinates.copy(), [*self.categories, *self.numbers], names)
 
     def __repr__(self) -> str:
         k = len(self.eigenvalues)
-        rows = [("", "share", *(f"dimension {j}" for j in range(1, k + 1)))]
-        for name, each in (("eigenvalue", self.eigenvalues), ("corrected", self.corrected)):
-            rows.append((name, "", *(f"{value:.4f}" for value in each)))
-        for name, share, row in zip(self.categories[:_SHOWN], self.shares, self.coordinates, strict=False):
-            rows.append((name, f"{share:.3f}", *(f"{value:.3f}" for value in row)))
+        rows = [["", "share", *(f"dimension {j}" for j in range(1, k + 1))]]
+        above = {"eigenvalue": self.eigenvalues} | ({} if self.numbers else {"corrected": self.corrected})
+        for name, each in above.items():
+            rows.append([name, "", *(f"{value:.4f}" for value in each)])
+        names = [*self.categories, *self.numbers]
+        shares = [*(f"{share:.3f}" for share in self.shares), *[""] * len(self.numbers)]
+        for j, (name, share) in enumerate(zip(names[:_SHOWN], shares, strict=False)):
+            rows.append([name, share, *with_intervals(self.coordinates[j], self.low[j], self.high[j], ".3f")])
+        numbers = f" and {len(self.numbers)} numbers" * bool(self.numbers)
         lines = [
-            f"Correspondence of {len(self.columns)} columns, {len(self.categories)} categories, "
-            f"{self.n_people:.0f} people",
+            f"Correspondence of {len(self.columns)} columns, {len(self.categories)} categories{numbers}, "
+            f"{self.n_people:.0f} people; intervals at {self.level:.0%}, noise and sampling",
             f"  privacy  {self.privacy}",
             f"  {self.recommended} of {k} dimensions stand out of the noise",
             *aligned(rows),
         ]
-        left = len(self.categories) - _SHOWN
-        return "\n".join(lines + [f"  ... {left} more categories"] * (left > 0))
+        left = len(names) - _SHOWN
+        return "\n".join(lines + [f"  ... {left} more"] * (left > 0))
 
 
 @on_one_thread_of_blas
 def mca(
-    release: ReleasedColumns, columns: Sequence[str] | None = None, *, n_components: int = 2
+    release: ReleasedColumns, columns: Sequence[str] | None = None, *, n_components: int = 2, level: float = 0.9
 ) -> CorrespondenceAnalysis:
     """Multiple correspondence analysis of categorical columns (default: all); of two, correspondence analysis.
 
@@ -107,42 +140,152 @@ def mca(
     names = tuple(release._categories if columns is None else columns)
     if len(names) < 2 or len(set(names)) < len(names):
         raise ValueError(f"mca needs at least two different categorical columns, got {', '.join(names) or 'none'}")
-    numbers = [indicators_of(release, name) for name in names]
+    return _analysis(release, names, np.empty(0, np.intp), n_components, level)
+
+
+@on_one_thread_of_blas
+def famd(
+    release: ReleasedColumns, columns: Columns = None, *, n_components: int = 2, level: float = 0.9
+) -> CorrespondenceAnalysis:
+    """Factor analysis of mixed data: principal components of numbers, standardized, and of categories together.
+
+    Default: of all columns. Raises ValueError without a number, without a categorical column, for unknown ones, one
+    twice, more dimensions than J - Q + P, and for ``missing="pairwise"``.
+    """
+    asked = set(release._numbers(columns).tolist())
+    names = tuple(name for name, group in release._categories.items() if group and asked >= set(group))
+    numbers = np.array(sorted(asked.difference(*(release._categories[name] for name in names))), dtype=np.intp)
+    if not (names and len(numbers)):
+        raise ValueError("famd needs numbers and a categorical column: mca is of categories alone, pca of numbers")
+    return _analysis(release, names, numbers, n_components, level)
+
+
+def _analysis(
+    release: ReleasedColumns, names: tuple[str, ...], numbers: NDArray[np.intp], n_components: int, level: float
+) -> CorrespondenceAnalysis:
+    require_share("level", level)
+    groups = [indicators_of(release, name) for name in names]
     require_no_pairs(release._of_everybody[0], "correspondence analysis")
-    noisy, mapped = release._judged(np.concatenate(numbers), sizes=False)
-    ends = np.cumsum([0, *map(len, numbers)])
+    noisy, mapped = release._judged(np.concatenate([*groups, numbers]), sizes=False)
+    ends, q, p = np.cumsum([0, *map(len, groups)]), len(names), len(numbers)
     found = [
         Variables.of_category(name, release._names_of(each) or (), np.arange(first, first + len(each)), noisy, mapped)
-        for name, each, first in zip(names, numbers, ends, strict=False)
+        for name, each, first in zip(names, groups, ends, strict=False)
     ]
-    axes, scales = zip(*(each.whitened(noisy) for each in found), strict=True)
-    q, ends = len(names), np.cumsum([0, *map(len, scales)])
-    if not 1 <= n_components <= ends[-1]:
-        raise ValueError(f"n_components must be 1 to {ends[-1]} for these categories, got {n_components}")
-    same = scipy.linalg.block_diag(*(np.ones((len(each), len(each))) for each in scales)) > 0
-    to_axes = scipy.linalg.block_diag(
-        *(
-            axis.T @ (each.forms * each.restored / np.sqrt(each.divisors)[:, None])
-            for axis, each in zip(axes, found, strict=True)
-        )
-    )
-    mean, scale = total_mean(noisy), np.concatenate(scales)
-    matrix = np.where(same, np.eye(len(scale)), to_axes @ (noisy.second - np.outer(mean, mean)) @ to_axes.T)
-    deviations = np.where(same, 0.0, np.sqrt(noisy.noise.second**2 / 2 * np.outer(scale, scale) + 1 / noisy.n))
-    values, vectors = np.linalg.eigh(matrix / q)
-    values, vectors = values[::-1][:n_components], vectors[:, ::-1][:, :n_components]
-    draws = np.random.default_rng(0).standard_normal((_NULL_DRAWS, *matrix.shape))
-    null = np.linalg.eigvalsh((np.eye(len(matrix)) + draws * deviations) / q)[:, ::-1][:, :n_components]
-    divisors = np.concatenate([each.divisors for each in found])
-    standard = scipy.linalg.block_diag(*axes) @ vectors / np.sqrt(divisors)[:, None]
-    standard *= np.sign(standard[np.abs(standard).argmax(axis=0), np.arange(n_components)])
+    axes = _Axes.of(found, noisy, p)
+    d, mean = len(axes.noise), total_mean(noisy)
+    if not 1 <= n_components <= d:
+        raise ValueError(f"n_components must be 1 to {d} for these columns, got {n_components}")
+    covariance = noisy.second - np.outer(mean, mean)
+    people = (1.0 if noisy.clipping is None else noisy.clipping.people) / noisy.n
+    values, vectors = axes.leading(covariance)
+    draws = np.random.default_rng(0).standard_normal((_NULL_DRAWS, d, d))
+    independent = np.eye(d) + draws * np.where(axes.same, 0.0, np.sqrt(axes.noise + people))
+    null = np.linalg.eigvalsh(independent)[:, ::-1][:, :n_components]
+    variances = np.where(axes.same, 0.0, axes.noise + _TOGETHER * people)
+    coordinates = axes.coordinates(values, vectors, n_components)
+    errors = axes.errors(coordinates, values, vectors, variances)
+    shares, divisors = (np.concatenate([getattr(each, of) for each in found]) for of in ("shares", "divisors"))
+    of_shares = noisy.noise.sums**2 * np.concatenate([each.squares for each in found]) + divisors / noisy.n
+    errors[: len(divisors)] += (coordinates[: len(divisors)] / divisors[:, None]) ** 2 * of_shares[:, None]
+    half = NormalDist().inv_cdf((1 + level) / 2) * np.sqrt(errors)
+    below, above = axes.reach(coordinates, covariance, noisy.clipping)
     return CorrespondenceAnalysis(
         columns=names,
+        numbers=release._names_of(numbers) or tuple(map(str, numbers.tolist())),
         categories=tuple(f"{each}={label}" for each, of in zip(names, found, strict=True) for label in of.labels),
-        shares=np.concatenate([each.shares for each in found]),
-        eigenvalues=values,
-        coordinates=standard * np.sqrt(q * np.maximum(values, 0.0)),
-        recommended=int(np.cumprod(values > null.max(axis=0)).sum()),
+        shares=shares,
+        eigenvalues=values[:n_components] / (1 if p else q),
+        coordinates=coordinates,
+        low=coordinates - half - below,
+        high=coordinates + half + above,
+        recommended=int(np.cumprod(values[:n_components] > null.max(axis=0)).sum()),
+        level=level,
         n_people=noisy.n,
         privacy=release.report,
     )
+
+
+@dataclass(frozen=True, eq=False)
+class _Axes:
+    """Axes in which categories and numbers have the unit variance, d = J - Q + P of them.
+
+    Attributes
+    ----------
+    to_axes : (d, q), of mapped columns.
+    to_columns : (J + P, d), coordinates of categories and numbers from vectors.
+    same : (d, d), axes of one column.
+    noise : (d, d), variances of the noise of entries.
+    """
+
+    to_axes: Matrix
+    to_columns: Matrix
+    same: NDArray[np.bool_]
+    noise: Matrix
+
+    @classmethod
+    def of(cls, found: list[Variables], noisy: ReleasedMoments, p: int) -> _Axes:
+        axes, scales = zip(*(each.whitened(noisy) for each in found), strict=True)
+        standard, mean, noise = standardization_of(noisy), total_mean(noisy), noisy.noise
+        known = ~standard.drowned & (standard.scale > 0)
+        units = np.where(known, 1 / np.where(known, standard.scale, 1.0), 0.0)[len(mean) - p :]
+        of_numbers = units**2 * (noise.second**2 / 2 + noise.sums**2 * mean[len(mean) - p :] ** 2)
+        scale = np.concatenate([*(each * noise.second**2 / 2 for each in scales), of_numbers])
+        of_axes = (
+            axis.T @ (each.forms * each.restored / np.sqrt(each.divisors)[:, None])
+            for axis, each in zip(axes, found, strict=True)
+        )
+        roots = np.concatenate([*(np.sqrt(each.divisors) for each in found), np.ones(p)])
+        same = scipy.linalg.block_diag(*(np.ones((len(each), len(each))) for each in scales), np.eye(p)) > 0
+        return cls(
+            to_axes=scipy.linalg.block_diag(*of_axes, np.diag(units)),
+            to_columns=scipy.linalg.block_diag(*axes, np.eye(p)) / roots[:, None],
+            same=same,
+            noise=np.outer(scale, scale) / (noise.second**2 / 2 or 1.0),
+        )
+
+    def leading(self, covariance: Matrix) -> tuple[Matrix, Matrix]:
+        """Eigenvalues (d,) and vectors (d, d) of S, the largest first."""
+        matrix = np.where(self.same, np.eye(len(self.same)), self.to_axes @ covariance @ self.to_axes.T)
+        return leading_first(matrix)
+
+    def coordinates(self, values: Matrix, vectors: Matrix, k: int) -> Matrix:
+        """(J + P, k), the largest of each dimension positive."""
+        found = self.to_columns @ vectors[:, :k] * np.sqrt(np.maximum(values[:k], 0.0))
+        return np.asarray(found * np.sign(found[np.abs(found).argmax(axis=0), np.arange(k)]))
+
+    def errors(self, coordinates: Matrix, values: Matrix, vectors: Matrix, variances: Matrix) -> Matrix:
+        """(J + P, k), squared errors, for independent errors E_ij = E_ji of these variances.
+
+        And what they add to an eigenvalue on average, as an error.
+        """
+        errors = np.empty_like(coordinates)
+        for j, vector in enumerate(vectors.T[: coordinates.shape[1]]):
+            value = max(float(values[j]), 0.0)
+            turns = _form_variances(vectors.T, vector, variances)
+            # noise has pushed eigenvalues apart
+            gaps = np.sqrt(np.maximum((value - values) ** 2 - _PUSHED * turns, _LEAST_GAP * turns) + _ROOT)
+            gaps = np.copysign(gaps, value - values)
+            gaps[j], turns[j] = 2 * value + _ROOT, 0.0
+            moved = self.to_columns @ (vectors * (math.sqrt(value) / gaps)) @ vectors.T
+            inflated = coordinates[:, j] * np.sum(turns / gaps) / gaps[j]
+            errors[:, j] = _form_variances(moved, vector, variances) + inflated**2
+        return errors
+
+    def reach(self, coordinates: Matrix, covariance: Matrix, clipping: Clipping | None) -> tuple[Matrix, Matrix]:
+        """How far below and above coordinates may lie for what clipping may have done to correlations."""
+        if clipping is None:
+            return np.zeros_like(coordinates), np.zeros_like(coordinates)
+        direction, variances = leading_first(clipping.covariance)[1][:, :1], np.maximum(np.diagonal(covariance), 0.0)
+        moved = [coordinates]
+        for other in (*clipping.hypotheses(direction), clipping.covariance):
+            ratios = np.sqrt(variances / np.maximum(np.diagonal(other), 1e-300))
+            found = self.coordinates(*self.leading(other * np.outer(ratios, ratios)), coordinates.shape[1])
+            moved.append(found * np.where(np.sum(found * coordinates, axis=0) < 0, -1.0, 1.0))
+        return clipping.widened(coordinates, np.min(moved, axis=0), np.max(moved, axis=0))
+
+
+def _form_variances(left: Matrix, right: Matrix, variances: Matrix) -> Matrix:
+    """(r,), variances of u^T E v for rows u of ``left`` and the vector v."""
+    both = left * right
+    return np.asarray(left**2 @ (variances @ right**2) + np.sum(both @ variances * both, axis=1))

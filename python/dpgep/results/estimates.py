@@ -48,6 +48,7 @@ class MatrixEstimate:
     level : the probability that an interval covers its entry.
     names : names of the columns, None where they have none.
     privacy : the report of the release, which pays for this and for every other answer from it.
+    left_out : indicators that were asked for, and are determined by the others of their category.
     """
 
     name: str
@@ -57,6 +58,7 @@ class MatrixEstimate:
     level: float
     names: Names
     privacy: PrivacyReport
+    left_out: tuple[str, ...] = ()
 
     def to_frame(self) -> Any:
         """The values as a pandas DataFrame, rows and columns named."""
@@ -70,6 +72,8 @@ class MatrixEstimate:
             f"{self.name} of {d} columns; low and high: intervals at {self.level:.0%}",
             f"  privacy      {self.privacy}",
         ]
+        if self.left_out:
+            lines.append(f"  left out     {', '.join(self.left_out)}: the other indicators determine them")
         labels = list(map(str, range(d))) if self.names is None else list(self.names)
         if d <= _SHOWN:
             width = max(9, *map(len, labels))

@@ -47,18 +47,17 @@ def partial_correlation(
 ) -> MatrixEstimate:
     """Partial correlation of each two columns given all the others asked for, with an interval.
 
-    Raises ValueError for all indicators of a categorical column, which determine each other, for
+    Of all indicators of a categorical column, which determine each other, the first is left out. Raises ValueError for
     ``missing="pairwise"``, and, without noise, for columns that are linearly dependent.
     """
     require_law(level, rows)
-    features = release._numbers(columns)
+    features, left_out = release._independent(release._numbers(columns))
     names = release._names_of(features)
-    release._require_independent(features)
     require_no_pairs(release._of_everybody[0], "partial correlations")
     noisy, _ = release._judged(features, sizes=False)
     bound = None if rows == "gaussian" else release._row_bound
     values, low, high = _partial_correlations(noisy, features, release.model.feature_names, level, bound)
-    return MatrixEstimate("partial correlation", values, low, high, level, names, release.report)
+    return MatrixEstimate("partial correlation", values, low, high, level, names, release.report, left_out)
 
 
 def _partial_correlations(
@@ -180,10 +179,7 @@ def graph(release: ReleasedColumns, columns: Columns = None, *, penalty: float |
 
     Raises ValueError for a negative penalty, fewer than two columns, and where scikit-learn finds no solution.
     """
-    asked = release._numbers(columns)
-    names = release._names_of(asked) or tuple(map(str, asked.tolist()))
-    first = [group[0] for group in release._indicators_of(asked)]
-    features = np.delete(asked, first)
+    features, left_out = release._independent(release._numbers(columns))
     require_count("the number of columns, without one indicator of each category,", len(features), least=2)
     noisy, _ = release._judged(features, sizes=False)
     d, standard = len(features), standardization_of(noisy)
@@ -196,7 +192,7 @@ def graph(release: ReleasedColumns, columns: Columns = None, *, penalty: float |
     precision = _sparse_inverse(correlation, float(penalty))
     values = _partial(precision)
     values[np.abs(values) < _ZERO] = 0.0
-    labels, left_out = tuple(np.delete(names, first).tolist()), tuple(names[j] for j in first)
+    labels = release._names_of(features) or tuple(map(str, features.tolist()))
     return Graph(values, precision, float(penalty), labels, left_out, noisy.n, release.report)
 
 

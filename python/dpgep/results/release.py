@@ -177,6 +177,7 @@ class Release(ReleasedColumns):
     describe = estimates.describe
     crosstab = contingency.crosstab
     mca = correspondence.mca
+    famd = correspondence.famd
     means_by = group_means.means_by
     manova = multivariate.manova
     common_spatial_patterns = group_directions.common_spatial_patterns
@@ -274,10 +275,11 @@ class Release(ReleasedColumns):
         columns: Columns = None,
         ranges: Mapping[str | int, tuple[float, float]] | None = None,
     ) -> Any:
-        """Synthetic people: n Gaussian rows with the released mean and covariance; of classes, (rows, labels).
+        """Synthetic people: n rows with the released mean and covariance; of classes, (rows, labels).
 
-        No more than second moments is in these rows: no shapes of distributions, no whole numbers or categories, no
-        relations of more than two columns; and the noise of the release is in them as if it were signal. They are for
+        Categories have their released shares and go together as released; numbers are Gaussian given the categories.
+        No more than second moments is in these rows: no shapes of distributions, no whole numbers, no relations of more
+        than two columns; and the noise of the release is in them as if it were signal. They are for
         trying pipelines without data. What is estimated from them is worse than the released moments, and no more of
         them makes it better: they are not for inference.
 
@@ -300,8 +302,19 @@ class Release(ReleasedColumns):
         features = self._numbers(columns)
         classes = self.model.grouping.labels if isinstance(self.model.grouping, Classes) else None
         noisy, preprocessing = self._moments_of(features, grouped=classes is not None)
-        names = self._names_of(features)
-        return sample(noisy, preprocessing, n, seed, classes=classes, ranges=ranges, feature_names=names)
+        names, whole = self._names_of(features), self._indicators_of(features)
+        heads = {group: name for name, group in self._categories.items()}
+        groups = {heads.get(tuple(features[list(group)].tolist())): group for group in whole}
+        return sample(
+            noisy,
+            preprocessing,
+            n,
+            seed,
+            classes=classes,
+            ranges=ranges,
+            feature_names=names,
+            categories={name: group for name, group in groups.items() if name is not None},
+        )
 
     def _two_views(
         self, model: type[CcaModel] | type[PlsModel], x: Columns, y: Columns
@@ -428,7 +441,8 @@ class Release(ReleasedColumns):
         of_all = ["pca", "cca", "pls", "mean", "covariance", "correlation", "describe", "graph", "sample"]
         if self._noisy.mark is None:
             of_all[-1:-1] = ["partial_correlation", "factors", "regression", "regression_path", "instrumental"]
-            of_all[-1:-1] = ["crosstab", "means_by", "mca"] * bool(self.model.indicators)
+            of_all[-1:-1] = ["crosstab", "means_by", "famd"] * bool(self._categories)
+            of_all[-1:-1] = ["mca"] * (len(self._categories) > 1)
         by_group = ["of_group", "contrastive_pca", "common_spatial_patterns", "central_subspace", "fair_pca"]
         by_group += ["quadratic_classifier"] * isinstance(self.model.grouping, Classes)
         return of_all + grouped.get(type(self.model.grouping), []) + by_group * self._noisy.by_group

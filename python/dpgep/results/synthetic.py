@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg
+from numpy.typing import NDArray
 
 from dpgep._checks import require_count
 from dpgep._optional import MissingExtraError, import_extra
@@ -21,6 +22,8 @@ _TOLERANCE = 1e-6
 _MOST_ITERATIONS = 1000
 # Deviations of its noise by which a variance must exceed 0 for correlations of its column to tell anything.
 _SHOWN = 4.0
+# Share of people without a listed category that noise may have made, and relative size of an eigenvalue that is none.
+_LISTED, _SINGULAR = 0.02, 1e-8
 
 
 def sample(
@@ -32,8 +35,11 @@ def sample(
     classes: Sequence[Hashable] | None = None,
     ranges: Mapping[str | int, tuple[float, float]] | None = None,
     feature_names: Names = None,
+    categories: Mapping[str, tuple[int, ...]] | None = None,
 ) -> Any:
-    """Gaussian rows with the released mean and covariance; of groups, with their released means and shares.
+    """Rows with the released mean and covariance, Gaussian given ``categories`` (the places of the indicators of each).
+
+    Of groups, with their released means and shares.
 
     The covariance keeps the released deviations of the columns; their correlations become the `nearest_correlation`,
     as noise may have left none that is possible. A column whose variance is lost in the noise has no correlations, and
@@ -58,12 +64,61 @@ def sample(
     if preprocessing is not None:
         means = np.array([preprocessing.mean(mean) for mean in means])
         covariance, noise = _of_columns(preprocessing, covariance), _of_columns(preprocessing, noise)
-    possible = possible_covariance(covariance, np.diagonal(noise))
-    rows = generator.standard_normal((n, d)) @ _root(possible) + means[codes]
+    shares = np.bincount(codes, minlength=len(means)) / n
+    groups = [np.array(group) for group in (categories or {}).values()]
+    for group in groups:
+        _make_shares(means, covariance, group, shares)
+    rows = _drawn(means[codes], possible_covariance(covariance, np.diagonal(noise)), groups, generator)
     for column, (low, high) in limits.items():
         np.clip(rows[:, int(column)], low, high, out=rows[:, int(column)])
-    table = _table(rows, feature_names)
+    table = _table(rows, feature_names, categories or {})
     return table if classes is None else (table, label_array(classes)[codes])
+
+
+def _make_shares(means: Matrix, covariance: Matrix, group: NDArray[np.intp], weights: Matrix) -> None:
+    """Make the indicators of a categorical column add up to 1, or to less where some people have none, in place.
+
+    Means become shares, and the covariance of indicators is theirs.
+    """
+    p = np.maximum(means[:, group], 0.0)
+    total = p.sum(axis=1, keepdims=True)
+    complete = abs(float(weights @ total[:, 0]) - 1) < _LISTED
+    p /= np.maximum(total, 1e-12) if complete else np.maximum(total, 1.0)
+    means[:, group], average = p, weights @ p
+    if complete:
+        covariance[:, group] -= np.outer(covariance[:, group].sum(axis=1), average)
+    covariance[group] = covariance[:, group].T
+    covariance[np.ix_(group, group)] = np.diag(average) - (p.T * weights) @ p
+
+
+def _drawn(rows: Matrix, covariance: Matrix, groups: list[NDArray[np.intp]], generator: np.random.Generator) -> Matrix:
+    """Rows around their means, which are overwritten: categories one after another, then numbers given all of them.
+
+    Both by least squares on what was drawn before, so that moments are as given: probabilities of a category are
+    linear in it, and cut to [0, 1]; numbers are Gaussian around their prediction.
+    """
+    before, known = np.empty((len(rows), 0)), np.empty(0, dtype=np.intp)
+
+    def predicted(columns: NDArray[np.intp]) -> tuple[Matrix, Matrix]:
+        inverse = np.linalg.pinv(covariance[np.ix_(known, known)], rcond=_SINGULAR, hermitian=True)
+        weights = covariance[np.ix_(columns, known)] @ inverse
+        left = covariance[np.ix_(columns, columns)] - weights @ covariance[np.ix_(known, columns)]
+        return rows[:, columns] + before @ weights.T, left
+
+    for group in groups:
+        chances = np.maximum(predicted(group)[0], 0.0)
+        complete = bool(np.all(rows[:, group].sum(axis=1) > 1 - _SINGULAR))
+        chances /= np.maximum(chances.sum(axis=1), 1e-12 if complete else 1.0)[:, None]
+        below = np.cumsum(chances, axis=1)
+        at = generator.random((len(rows), 1))
+        indicators = (at < below) & (at >= below - chances)
+        before = np.hstack([before, indicators - rows[:, group]])
+        rows[:, group] = indicators
+        known = np.append(known, group)
+    numbers = np.setdiff1d(np.arange(rows.shape[1]), known)
+    means, left = predicted(numbers)
+    rows[:, numbers] = means + generator.standard_normal(means.shape) @ _root(left)
+    return rows
 
 
 def possible_covariance(matrix: Matrix, noise: Matrix) -> Matrix:
@@ -133,11 +188,19 @@ def _of_columns(preprocessing: Preprocessing, covariance: Matrix) -> Matrix:
     )
 
 
-def _table(rows: Matrix, names: Names) -> Any:
+def _table(rows: Matrix, names: Names, categories: Mapping[str, tuple[int, ...]]) -> Any:
     if names is None:
         return rows
     try:
         pandas = import_extra("pandas", "pandas")
     except MissingExtraError:
         return rows
-    return pandas.DataFrame(rows, columns=list(names))
+    firsts = {group[0]: (column, group) for column, group in categories.items()}
+    others = {place for group in categories.values() for place in group[1:]}
+    table = {}
+    for place in (place for place in range(rows.shape[1]) if place not in others):
+        column, group = firsts.get(place, (names[place], ()))
+        labels = [names[each][len(column) + 1 :] for each in group]
+        codes = np.where(rows[:, group].any(axis=1), rows[:, group].argmax(axis=1), -1) if group else ()
+        table[column] = pandas.Categorical.from_codes(codes, labels) if group else rows[:, place]
+    return pandas.DataFrame(table)
