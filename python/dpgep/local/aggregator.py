@@ -11,7 +11,6 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from dpgep._checks import require_count
-from dpgep.errors import AccuracyWarning, PrivacyWarning, warn
 from dpgep.local.protocol import LocalMechanism, ReportError, Reports, calibrate, require_calibrated
 from dpgep.methods.base import Diagnostics, MethodResult, PairOptions, method_result, support_of
 from dpgep.methods.eigen import quotient_accuracy
@@ -20,9 +19,11 @@ from dpgep.methods.release import solve_released
 from dpgep.models import PcaModel
 from dpgep.models.model import Matrix, Model
 from dpgep.models.moments import MomentNoise, ReleasedMoments
+from dpgep.privacy.budget import Budget
 from dpgep.reports.guarantee import PublicInputs
 from dpgep.reports.report import PrivacyReport
-from dpgep.results.solution import Solution
+from dpgep.results.solution import Solution, warn_of_accuracy
+from dpgep.run import warn_of_delta
 from dpgep.serialization import Format, Target, save, stored_as, symmetric_of
 
 # Sums are kept as high 2^40 + low with 0 <= low < 2^40: unique, whatever the order of the reports.
@@ -252,14 +253,8 @@ class Aggregator:
             model=self._model,
             method=method,
         )
-        if mechanism.delta is not None and mechanism.delta >= 1 / n:
-            warn(
-                f"delta = {mechanism.delta:g} is not below 1/n = {1 / n:.3g}: a mechanism that publishes about one "
-                "whole record would satisfy it; choose it well below 1/n",
-                PrivacyWarning,
-            )
-        for caution in result.accuracy_warnings:
-            warn(AccuracyWarning(caution, solution))
+        warn_of_delta(Budget(epsilon=mechanism.epsilon, delta=mechanism.delta), n, solution)
+        warn_of_accuracy(result, solution)
         return solution
 
     def _moments(self) -> ReleasedMoments:

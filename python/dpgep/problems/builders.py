@@ -488,9 +488,8 @@ def gep(
     sensitivity_b = sensitivity_b or 0.0
     n = require_people("n", n)
     check_adjacency(adjacency, n, None)
-    for name, value in (("sensitivity_a", sensitivity_a), ("sensitivity_b", sensitivity_b)):
-        if not 0 <= value < np.inf:
-            raise ValueError(f"{name} must be a non-negative finite number, got {value!r}")
+    require_non_negative("sensitivity_a", sensitivity_a)
+    require_non_negative("sensitivity_b", sensitivity_b)
     if not sensitivity_a and not sensitivity_b:
         raise ValueError("sensitivity_a and sensitivity_b are both 0: public matrices need no noise")
     facts = PublicFacts(adjacency, None, n)
