@@ -83,6 +83,7 @@ def test_shares_of_few_rows(rows: list[tuple[int, int, int]], cut: int, facts: A
         assert shares_of(kernel, persons.astype(np.int64), keys, cut, unit, *facts) == expected
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("n_alike", [1, 2, 30])
 @pytest.mark.parametrize("m", [64, 65, 67, 100, 1000, 1365, 4095, 4097, 9000])
 def test_shares_of_many_rows(m: int, n_alike: int) -> None:

@@ -338,6 +338,7 @@ def test_grids_that_differ_are_summed_anew() -> None:
     assert first.noise.second > 900 * second.noise.second
 
 
+@pytest.mark.statistical
 def test_pooled_releases_have_the_noise_of_one_and_are_not_worse() -> None:
     """6000 entries: a sum of squares beyond 8 deviations of its law has a probability of 1e-15."""
     rows = np.random.default_rng(0).standard_normal((400, 3)) / 3

@@ -168,6 +168,7 @@ def test_steps_too_large_leave_an_answer_and_a_caution(method):
 
 
 @pytest.mark.one_in(2)
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("name", "epsilon", "adjacency"),
     [

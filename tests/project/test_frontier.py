@@ -226,6 +226,7 @@ def test_the_exponential_mechanism_in_the_currency_of_mu(mu: float) -> None:
     assert norm.ppf(at) - norm.ppf(1 - at) == pytest.approx(mu)
 
 
+@pytest.mark.statistical
 def test_planes_are_drawn_from_the_law_that_is_claimed() -> None:
     """In three dimensions the normal u of a plane has density exp(-u^T M u): 5000 draws of u_3^2.
 

@@ -110,10 +110,12 @@ def released_entries(n_draws: int, factor: float = 1.0) -> tuple[Matrix, Matrix]
     return factor * np.array(samples), np.diag(variances)
 
 
+@pytest.mark.statistical
 def test_the_noise_is_that_of_a_released_matrix() -> None:
     assert not rejects_covariance(*released_entries(2000))
 
 
+@pytest.mark.statistical
 def test_a_fifth_more_noise_would_be_seen() -> None:
     assert rejects_covariance(*released_entries(2000, 1.2))
 
