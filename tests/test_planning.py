@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import dpgep
 from dpgep.models.model import MEANS, PublicFacts, Scatter, Traits
 from dpgep.models.row_model import RowModel, layout_of
 from dpgep.planning import _least, plan
+from dpgep.privacy.continual import Factor
 from dpgep.privacy.noise import integer_noise
 from dpgep.simulation import Simulation, _Target, contrasts, exact_moments
 
@@ -387,3 +389,18 @@ def test_a_plan_that_nobody_made_is_refused(planned: dpgep.planning.Plan, change
         (document[outer[0]] if outer else document)[last] = value
     with pytest.raises(ValueError, match=said):
         dpgep.load(json.dumps(document).encode())
+
+
+def test_a_plan_of_nights_is_of_their_last_morning(tmp_path: Path) -> None:
+    """Its noise is that of nights, and its errors of the noise are those of as noisy a release."""
+    given: dict[str, Any] = {"n": 6000, "d": 8, "spectrum": [4.0], "bound": 4.0, "mu": 0.3}
+    found = plan("pca", **given, nights=30)
+    nights = dpgep.Nights(tmp_path / "a.nights", bound=4.0, mu=0.3)
+    for night in range(30):
+        last = nights.add(np.zeros((200, 8)), night=str(night))
+    assert found.noise_level == pytest.approx(last._noisy.second_noise_level, rel=1e-3)
+    alike = plan("pca", **{**given, "mu": 0.3 * Factor(365).mu_of_sums(30)})
+    assert found.sample.span == pytest.approx(alike.sample.span, rel=1e-6)
+    assert "30, of other people each" in str(found)
+    with pytest.raises(ValueError, match="plan with a number as bound"):
+        plan("pca", **{**given, "bound": "auto"}, nights=30)

@@ -30,7 +30,7 @@ from dpgep.models.row_model import RowModel, layout_of
 from dpgep.night_file import NO_NIGHTS, NightFile, NightTables
 from dpgep.privacy.accounting import Accounting
 from dpgep.privacy.budget import Budget
-from dpgep.privacy.continual import FACTOR_BITS, MOST_NIGHTS, AllNights, Factor
+from dpgep.privacy.continual import FACTOR_BITS, KEPT, MOST_NIGHTS, AllNights, Factor
 from dpgep.privacy.curator import Curator, add_noise, noise_stream, normalized_moments
 from dpgep.privacy.noise import IntegerNoise
 from dpgep.problems.builders import table_problem
@@ -237,7 +237,7 @@ class Nights:
         seed: int | None = None,
     ) -> None:
         self._file, self._seed, self._model, self._person = NightFile(path), seed, model, person
-        self._keep = require_count("keep", 365 if keep is None else keep, largest=MOST_NIGHTS)
+        self._keep = require_count("keep", KEPT if keep is None else keep, largest=MOST_NIGHTS)
         self._nights = require_count("nights", 1 if nights is None else nights, largest=MOST_NIGHTS)
         forms = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu, "budget": budget, "share": share}
         self._paying: dict[str, Any] = {**forms, "accounting": accounting, "seed": seed}

@@ -221,6 +221,8 @@ class Plan:
 
     def _together(self) -> Iterator[str]:
         """What several releases reveal together, and what each may cost if all are to stay within the budget."""
+        if (nights := self._setting.nights) > 1:
+            yield f"  nights       {nights}, of other people each: the last morning of dpgep.Nights, all for one budget"
         if self.releases == 1:
             return
         together, each = f"mu = {up(self.mu_after(self.releases))}", self.mu / math.sqrt(self.releases)
@@ -253,6 +255,7 @@ def plan(
     n_components: int = 1,
     adjacency: Adjacency = "replace-one",
     releases: int = 1,
+    nights: int = 1,
 ) -> Plan:
     """The error to expect of `dpgep.solve`, without data: from public numbers and a spectrum that is hoped for.
 
@@ -305,6 +308,9 @@ def plan(
     releases : int
         How many releases there will be about the same people, each with this budget: the plan says what a person's
         guarantee is after all of them.
+    nights : int
+        Over how many nights the people come, once each: the plan is of the last morning's release of `dpgep.Nights`,
+        for one budget. Needs a number as ``bound``.
 
     Returns
     -------
@@ -364,6 +370,7 @@ def plan(
         bound=clipping,
         adjacency=adjacency,
         n_components=component_count(model, n_components),
+        nights=nights,
     )
     outcome = setting.outcome(people, budget.mu)
     return Plan(

@@ -32,6 +32,7 @@ from dpgep.models.model import BETWEEN, TOTAL, WITHIN, WITHIN_GROUPS, Adjacency,
 from dpgep.models.moments import NO_NOISE, MomentNoise, ReleasedMoments, goe
 from dpgep.models.preprocessing import AutoPreprocessing, Preprocessing
 from dpgep.models.row_model import Classes, RowModel, Slices, layout_of
+from dpgep.privacy.continual import KEPT, Factor
 from dpgep.privacy.curator import release_moments, released_people, released_shares
 from dpgep.privacy.ledger import Ledger
 from dpgep.privacy.noise import integer_noise
@@ -137,6 +138,7 @@ class Simulation:
     correlation : (d, d), of the columns, within views and within groups; None: mixed at random, within views and groups
         uncorrelated.
     bound, adjacency, n_components : of the release.
+    nights : over which the people come, once each: the release is that of the last morning of `dpgep.Nights`.
     """
 
     model: RowModel
@@ -148,9 +150,13 @@ class Simulation:
     bound: float | AutoPreprocessing
     adjacency: Adjacency
     n_components: int
+    nights: int = 1
 
     def __post_init__(self) -> None:
         require_positive("deviation", self.deviation)
+        require_count("nights", self.nights)
+        if self.nights > 1 and isinstance(self.bound, AutoPreprocessing):
+            raise ValueError('of nights, bound="auto" depends on the first: plan with a number as bound')
         most, size = largest_eigenvalue(self.model, self.deviation), self.model.max_components
         within = (self.spectrum >= 0) & (self.spectrum < most)
         if self.spectrum.shape != (size,) or not within.all() or self.spectrum[most_signals(self.model) :].any():
@@ -231,6 +237,7 @@ class Simulation:
 
     def outcome(self, n: int, mu: float) -> Outcome:
         """Errors of n people with this budget."""
+        mu *= Factor(KEPT).mu_of_sums(self.nights) if self.nights > 1 else 1.0
         releases = self._releases(n, mu)
         parts = [self._part(release, n, number) for number, release in enumerate(releases)]
         levels, of_sample, of_population = (np.concatenate(each) for each in zip(*parts, strict=True))

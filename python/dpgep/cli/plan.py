@@ -49,6 +49,9 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--releases", type=positive, default=1, metavar="N", help="of the same people: their cost together"
     )
+    parser.add_argument(
+        "--nights", type=positive, default=1, metavar="N", help="of other people each, under one budget (dpgep nights)"
+    )
     parser.add_argument("--n-components", type=positive, default=1, metavar="K", help="components (default: 1)")
     parser.add_argument("--adjacency", choices=("replace-one", "add-remove"), default="replace-one")
     parser.add_argument("--people-for", type=float, metavar="ERROR", help="also print how many people this error needs")

@@ -28,6 +28,8 @@ from dpgep.privacy.ledger import Charge, LedgerEntry, cost_of, mu_rounded_down
 from dpgep.privacy.noise import IntegerNoise, integer_noise
 from dpgep.problems.mergeable_moments import default_bits
 
+# Nights whose exact sums are kept by default: a year.
+KEPT = 365
 # Coefficients are whole multiples of 2^-FACTOR_BITS, of which a person weighs as many in a night's sums.
 FACTOR_BITS = 8
 MOST_NIGHTS = 1 << 12
@@ -66,6 +68,10 @@ class Factor:
         column = np.convolve(self.coefficients, np.ones(nights, np.int64))
         squared = sum(each * each for each in column.tolist())
         return mu_rounded_down(cost_of(mu) * (1 << 2 * FACTOR_BITS) / squared)
+
+    def mu_of_sums(self, nights: int) -> float:
+        """Which part of mu a single release would take, with the noise that the sums of so many nights have."""
+        return self.mu_of_a_night(1.0, 1) / float(np.linalg.norm(self.combination(1, nights)))
 
     def combination(self, first: int, last: int) -> Matrix:
         """(last,), weights of w_1 to w_last in the sum of nights ``first`` to ``last``, numbered from 1.
