@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import gzip
 import io
 import itertools
 import math
 import shutil
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import adbc_driver_sqlite.dbapi
 import dask.array
 import dask.dataframe
 import h5py
@@ -231,6 +234,28 @@ def _of_scan(make: Callable[[People], Any], **options: Any) -> Callable[[People,
     return lambda people, folder: scanned(make(people), **options)
 
 
+def _queried(people: People, **options: Any) -> dpgep.sources.Scan:
+    """Of a table of SQLite in memory, which has no dates, closed with its last user."""
+    connection = adbc_driver_sqlite.dbapi.connect(":memory:")
+    with contextlib.ExitStack() as unless_done:
+        unless_done.callback(connection.close)
+        with connection.cursor() as cursor:
+            cursor.adbc_ingest("people", table_of(people).drop_columns(["joined"]))
+        scan = dpgep.scan(connection, query="SELECT * FROM people", batch_rows=BATCH, **options)
+        weakref.finalize(scan, unless_done.pop_all().close)
+    return scan
+
+
+def _of_query(people: People, folder: Path) -> Inputs:
+    found = _queried(people, categories={"region": list(REGIONS)})
+    return Inputs(found[[*X, "region"]], found[Y], found["label"], found["response"])
+
+
+def query_types(people: People) -> list[str]:
+    """What SQLite's driver makes of the first values: nobody declares them."""
+    return [str(kind) for kind in _queried(people).source.types.values()]
+
+
 def _of_files(
     write: Callable[[People, Path], Any], path: str, n_files: int = 1, **options: Any
 ) -> Callable[[People, Path], Inputs]:
@@ -417,6 +442,7 @@ FORMS: dict[str, Form] = {
     "scan of Arrow dictionaries": Form(_of_scan(_dictionaries), ("Stream",)),
     "columns of lists": Form(_with_lists, ("ParquetFiles",)),
     "RecordBatchReader": Form(_of_reader, ("Stream",), once=True),
+    "query of SQLite": Form(_of_query, ("Query",), public=query_types),
     "pyarrow Dataset": Form(_of_scan(lambda people: pyarrow.dataset.dataset(table_of(people))), ("Dataset",)),
     "Parquet file": Form(_of_files(_write_parquet, "people.parquet"), ("ParquetFiles",)),
     "Parquet folder": Form(_of_files(_write_parquet, "people-{}.parquet", 3), ("ParquetFiles",)),
