@@ -2,6 +2,7 @@
 
 import math
 import re
+import warnings
 from typing import Any
 
 import numpy as np
@@ -261,6 +262,17 @@ def test_intervals_of_directions_hold_and_no_difference_is_lost(draws: int) -> N
     if draws == 30:
         assert held.min() >= 12
         assert seen < 12
+
+
+def test_covariances_that_noise_hides_are_warned_of() -> None:
+    x, y = two_groups(3000, 0, differ=True)
+    release = released(x, y, **TERMS, bound=40.0, seed=0)
+    with pytest.warns(dpgep.AccuracyWarning, match="noise hides directions in the covariances of groups .*1.*0"):
+        release.common_spatial_patterns(target=1, background=0)
+    release = released(x, y, epsilon=9.0, delta=1e-6, bound=8.0, seed=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        release.common_spatial_patterns(target=1, background=0)
 
 
 def test_directions_are_printed_and_tables() -> None:

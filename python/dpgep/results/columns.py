@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dpgep._checks import did_you_mean, quoted, whole_number
 from dpgep.methods.eigen import on_one_thread
-from dpgep.models.moments import ReleasedMoments, in_one_group, together
+from dpgep.models.moments import ReleasedMoments, in_one_group, of_group, of_groups, together
 from dpgep.models.preprocessing import Preprocessing, unclipped
 from dpgep.models.row_model import Classes, RowModel
 from dpgep.reports.report import PrivacyReport
@@ -152,14 +152,28 @@ class ReleasedColumns:
         return noisy.restricted(features), None if preprocessing is None else preprocessing.restricted(features)
 
     def _groups_alone(
-        self, labels: Sequence[Hashable], features: NDArray[np.intp]
+        self, labels: Sequence[Hashable], features: NDArray[np.intp], *, restored: bool = True
     ) -> tuple[ReleasedMoments, Preprocessing | None]:
-        """Moments of some columns by group, of some of the groups."""
-        noisy, numbers = self._noisy.restricted(features), [self._number_of_group(label) for label in labels]
+        """Moments of some columns by group, of some of the groups: as they were released, or before the clipping."""
+        numbers = [self._number_of_group(label) for label in labels]
+        noisy = (self._groups_unclipped if restored else self._noisy).restricted(features)
         if len(set(numbers)) < 2:
             raise ValueError(f"two different groups are needed, got {listed(labels)}")
         part = replace(noisy, second=noisy.second[numbers], sums=noisy.sums[:, numbers], counts=noisy.counts[numbers])
         return part, None if self.preprocessing is None else self.preprocessing.restricted(features)
+
+    def _of_group(self, number: int) -> tuple[ReleasedMoments, Preprocessing | None]:
+        """Moments of the people of a group, as a release of nobody else has them."""
+        mapped = self.preprocessing
+        if mapped is not None:  # variances were bought of everybody
+            mapped = replace(mapped, variance=None, variance_error=None)
+        return of_group(self._noisy, number), mapped
+
+    @cached_property
+    def _groups_unclipped(self) -> ReleasedMoments:
+        """Moments by group, before the clipping of their rows."""
+        alone = [unclipped(*self._of_group(number))[0] for number in range(len(self._noisy.counts))]
+        return of_groups(alone, self._noisy)
 
     def _judged(
         self, features: NDArray[np.intp], *, sizes: bool = True

@@ -27,10 +27,11 @@ from numpy.typing import NDArray
 from dpgep._checks import require_count, require_flag, require_one_of
 from dpgep._optional import import_extra
 from dpgep._show import aligned
+from dpgep.errors import AccuracyWarning, warn
 from dpgep.methods.eigen import on_one_thread
 from dpgep.models.model import Matrix
 from dpgep.models.moments import MomentNoise, ReleasedMoments, effective_counts, goe
-from dpgep.models.null import spectrum_before_noise
+from dpgep.models.null import LEAST_DEVIATIONS, spectrum_before_noise
 from dpgep.models.plausible import bartlett, root_of
 from dpgep.reports.report import PrivacyReport
 from dpgep.results.columns import Columns, ReleasedColumns, on_one_thread_of_blas
@@ -41,17 +42,23 @@ from dpgep.sources.names import listed
 _DRAWS, _NULL_DRAWS, _SEED = 99, 19, 0x67726F7570
 # Deviations within which a bias that they show is left alone: correcting it would add more than it takes away.
 _SURE = 2.0
+# The part of what clipping is taken to have done to an eigenvalue that intervals hold.
+_UNSURE = 0.5
 # Directions, and weights of each, that are printed.
 _SHOWN, _WEIGHTS = 6, 3
 
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """Numbers of people (G,), means (G, d) and covariances (G, d, d) of groups, divided by these numbers."""
+    """Numbers of people (G,), means (G, d) and covariances (G, d, d) of groups, divided by these numbers.
+
+    ``drowned``: the numbers of groups in whose covariance the noise hides a direction.
+    """
 
     people: Matrix
     means: Matrix
     covariances: Matrix
+    drowned: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, noisy: ReleasedMoments) -> Groups:
@@ -59,12 +66,14 @@ class Groups:
         shares = effective_counts(noisy)
         means = (noisy.sums / shares).T
         covariances = noisy.second / shares[:, None, None] - means[:, :, None] * means[:, None]
+        drowned = []
         if noisy.noise.second:
-            for covariance, share in zip(covariances, shares, strict=True):
-                values, axes = np.linalg.eigh(covariance)
-                values = spectrum_before_noise(values[::-1], noisy.noise.second / share)[::-1]
-                covariance[:] = (axes * values) @ axes.T
-        return cls(noisy.n * shares, means, covariances)
+            for group, deviation in enumerate(noisy.noise.second / shares):
+                values, axes = np.linalg.eigh(covariances[group])
+                values = spectrum_before_noise(values[::-1], deviation)[::-1]
+                covariances[group] = (axes * values) @ axes.T
+                drowned += [group] * bool(values.min() <= LEAST_DEVIATIONS * deviation)
+        return cls(noisy.n * shares, means, covariances, tuple(drowned))
 
     @property
     def shares(self) -> Matrix:
@@ -158,7 +167,7 @@ _SUBSPACES = {
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GroupDirections:
-    """K directions of columns from the second moments of groups of people, of rows as their bound has clipped them.
+    """K directions of columns from the second moments of groups of people.
 
     Attributes
     ----------
@@ -182,10 +191,13 @@ class GroupDirections:
     privacy: PrivacyReport
     _question: _Question
     _groups: Groups
+    _clipped: Groups
     _released: ReleasedMoments
 
     def intervals(self, level: float = 0.9) -> Intervals:
         """Intervals of eigenvalues, and angles to the population's directions: of the noise and the sampling.
+
+        They hold a part of what was put back for rows that the bound has clipped.
 
         Rows of each group count as Gaussian. A direction is lost where releases without differences between groups show
         as large a one. 0.1 s for 10 columns, some seconds for 100; the same in every call.
@@ -212,7 +224,10 @@ class GroupDirections:
         bias, deviation, angles = errors.mean(axis=0), errors.std(axis=0), np.sort(angles, axis=0)
         sure = 1 - np.square(_SURE * deviation / np.maximum(np.abs(bias), 1e-300))
         estimates, errors = values[:k] - np.maximum(sure, 0.0) * bias, np.sort(errors - bias, axis=0)
-        ends = np.column_stack([estimates - errors[-tail], estimates - errors[tail - 1]])
+        moved = _UNSURE * (question.solved(self._clipped)[0][:k] - values[:k])
+        ends = np.column_stack(
+            [estimates - np.hypot(errors[-tail], moved), estimates + np.hypot(errors[tail - 1], moved)]
+        )
         turned = angles[min(math.ceil((_DRAWS + 1) * level), _DRAWS) - 1]
         turned[lost] = 90.0
         limits = 0.0, question.largest
@@ -321,7 +336,7 @@ def fair_pca(
     k = require_count("n_components", n_components, largest=len(features))
     noisy, mapped = release._groups_alone(labels, features)
     of_release = np.ones(len(features)) if mapped is None or mapped.scale is None else mapped.scale
-    units, to_columns = of_release / math.sqrt(1.0 if mapped is None else mapped.energy_kept), np.ones(len(features))
+    units, to_columns = of_release, np.ones(len(features))
     if standardize:
         deviations = np.sqrt(np.diagonal(Groups.of(noisy).total))
         units = np.divide(1.0, deviations, out=np.zeros_like(deviations), where=deviations > 0)
@@ -353,6 +368,12 @@ def _answer(
     """The leading solutions; ``to_columns`` (d,) takes them to the units of the columns, by default from the scales."""
     noisy, mapped = release._groups_alone(labels, features)
     groups = Groups.of(noisy)
+    if question.norm is not None and groups.drowned:
+        message = (
+            f"noise hides directions in the covariances of groups {listed([labels[g] for g in groups.drowned])}: "
+            "eigenvalues are biased, intervals too short. Ask about fewer columns, or release with a larger epsilon"
+        )
+        warn(message, AccuracyWarning)
     values, vectors = question.solved(groups)
     k = require_count("n_components", len(features) if n_components is None else n_components, largest=len(features))
     relative = vectors[:, :k].T
@@ -370,6 +391,7 @@ def _answer(
         privacy=release.report,
         _question=question,
         _groups=groups,
+        _clipped=Groups.of(release._groups_alone(labels, features, restored=False)[0]),
         _released=noisy,
     )
 

@@ -27,7 +27,7 @@ from dpgep.models import (
     TableModel,
 )
 from dpgep.models.model import Matrix
-from dpgep.models.moments import ReleasedMoments, in_one_group, of_group, pooled, together
+from dpgep.models.moments import ReleasedMoments, in_one_group, pooled, together
 from dpgep.models.pairwise import require_no_pairs
 from dpgep.models.preprocessing import Preprocessing
 from dpgep.models.redundant import Redundancy
@@ -98,9 +98,7 @@ class Release(ReleasedColumns):
         Of a release by group. Their number is the released one. Answers name the whole release: all together have its
         price, and it is what can be saved.
         """
-        alone, of_all = of_group(self._noisy, self._number_of_group(group)), self.preprocessing
-        # variances were bought of everybody
-        mapped = None if of_all is None else replace(of_all, variance=None, variance_error=None)
+        alone, mapped = self._of_group(self._number_of_group(group))
         names = {"feature_names": self.model.feature_names, "indicators": self.model.indicators}
         model = TableModel(self.model.n_features, **names)  # type: ignore[arg-type]
         return Release(model, self.report, alone, self._sources, mapped)
@@ -141,7 +139,7 @@ class Release(ReleasedColumns):
         """Directions of columns that vary more in one released class than in another: `dpgep.contrastive_pca`."""
         features, classes = self._numbers(columns), (target, background)
         require_non_negative("alpha", alpha)
-        two, _ = self._groups_alone(classes, features)
+        two, _ = self._groups_alone(classes, features, restored=False)
         model = ContrastivePcaModel(len(features), Classes(classes), float(alpha))
         return self._solved(model, features, n_components, options, some=two)
 
