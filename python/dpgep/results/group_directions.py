@@ -42,7 +42,7 @@ from dpgep.sources.names import listed
 _DRAWS, _NULL_DRAWS, _SEED = 99, 19, 0x67726F7570
 # Deviations within which a bias that they show is left alone: correcting it would add more than it takes away.
 _SURE = 2.0
-# The part of what clipping is taken to have done to an eigenvalue that intervals hold.
+# The part of what was put back for clipping that intervals hold once more; whole, they hold that nothing was clipped.
 _UNSURE = 0.5
 # Directions, and weights of each, that are printed.
 _SHOWN, _WEIGHTS = 6, 3
@@ -197,7 +197,7 @@ class GroupDirections:
     def intervals(self, level: float = 0.9) -> Intervals:
         """Intervals of eigenvalues, and angles to the population's directions: of the noise and the sampling.
 
-        They hold a part of what was put back for rows that the bound has clipped.
+        They hold what was put back for rows that the bound has clipped.
 
         Rows of each group count as Gaussian. A direction is lost where releases without differences between groups show
         as large a one. 0.1 s for 10 columns, some seconds for 100; the same in every call.
@@ -224,15 +224,20 @@ class GroupDirections:
         bias, deviation, angles = errors.mean(axis=0), errors.std(axis=0), np.sort(angles, axis=0)
         sure = 1 - np.square(_SURE * deviation / np.maximum(np.abs(bias), 1e-300))
         estimates, errors = values[:k] - np.maximum(sure, 0.0) * bias, np.sort(errors - bias, axis=0)
-        moved = _UNSURE * (question.solved(self._clipped)[0][:k] - values[:k])
-        ends = np.column_stack(
-            [estimates - np.hypot(errors[-tail], moved), estimates + np.hypot(errors[tail - 1], moved)]
-        )
+        moved = question.solved(self._clipped)[0][:k] - values[:k]  # or nothing was clipped
+        below, above = (np.maximum(sign * moved, -_UNSURE * sign * moved) for sign in (-1, 1))
+        low = np.minimum(estimates, values[:k] - bias) - np.hypot(errors[-tail], below)
+        high = np.maximum(estimates, values[:k] - bias) + np.hypot(errors[tail - 1], above)
         turned = angles[min(math.ceil((_DRAWS + 1) * level), _DRAWS) - 1]
         turned[lost] = 90.0
         limits = 0.0, question.largest
         return Intervals(
-            level, "gaussian", np.clip(estimates, *limits), np.clip(ends, *limits), turned, tuple(lost.tolist())
+            level,
+            "gaussian",
+            np.clip(estimates, *limits),
+            np.clip(np.column_stack([low, high]), *limits),
+            turned,
+            tuple(lost.tolist()),
         )
 
     def to_frame(self) -> Any:
@@ -336,16 +341,19 @@ def fair_pca(
     k = require_count("n_components", n_components, largest=len(features))
     noisy, mapped = release._groups_alone(labels, features)
     of_release = np.ones(len(features)) if mapped is None or mapped.scale is None else mapped.scale
-    units, to_columns = of_release, np.ones(len(features))
-    if standardize:
-        deviations = np.sqrt(np.diagonal(Groups.of(noisy).total))
-        units = np.divide(1.0, deviations, out=np.zeros_like(deviations), where=deviations > 0)
-        to_columns = units / of_release
 
-    inside = Groups.of(noisy).along(np.diag(units))
+    def units(groups: Groups) -> Matrix:
+        if not standardize:
+            return of_release
+        deviations = np.sqrt(np.diagonal(groups.total))
+        return np.divide(1.0, deviations, out=np.zeros_like(deviations), where=deviations > 0)
+
+    of_all = Groups.of(noisy)
+    to_columns = units(of_all) / of_release  # 1 in their own
+    inside = of_all.along(np.diag(units(of_all)))
     equal = np.full(len(labels), 1 / len(labels))
     weights = equal if by == "sum" else _fair_weights(inside.covariances, k)
-    question = _Question(None, lambda groups: groups.along(np.diag(units)).mixed(weights), 0.0)
+    question = _Question(None, lambda groups: groups.along(np.diag(units(groups))).mixed(weights), 0.0)
     found = _answer(release, "Fair principal components", features, labels, question, k, to_columns)
     of_shares = scipy.linalg.eigh(inside.mixed(inside.shares))[1][:, ::-1]
     return FairComponents(
