@@ -65,6 +65,7 @@ _RELEASES: dict[str, Callable[[pd.DataFrame], dpgep.Release]] = {
     "pairs": lambda table: _center(table, "pairwise"),
     "without noise": lambda table: dpgep.release(table, epsilon=np.inf),
     "classes": _classes,
+    "one group": lambda table: _classes(table).of_group("sex-0"),
     "given bound": _in_units,
 }
 

@@ -289,7 +289,7 @@ const dpgep = (() => {
     };
     const covarianceOf = (squared, kept) => {
       const a = table(q + 1, q + 1, (i, j) => {
-        if (i === 0 && j === 0) return w * squared + kept * data.counts * (alpha * noise.counts) ** 2;
+        if (i === 0 && j === 0) return w * squared + kept * (alpha * noise.counts) ** 2;
         if (i === 0 || j === 0) return w * kept * alpha * b[Math.max(i, j) - 1];
         return v * kept * b[i - 1] * b[j - 1] + (i === j ? v * squared + w * kept * alpha ** 2 : 0);
       });

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Iterator
+from dataclasses import asdict, astuple
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -29,8 +30,9 @@ from dpgep.results.contingency import Variables
 from dpgep.results.estimates import reach_of_means
 from dpgep.serialization import Target, save
 
-# Components of all columns whose edge of the noise is on the page.
+# Components of all columns whose edge of the noise is on the page; what is on it of a description.
 _EDGES = 20
+_DESCRIBED = "mean", "mean_low", "mean_high", "deviation", "deviation_low", "deviation_high"
 
 
 def to_html(release: Any, target: Target, *, level: float = 0.9, **about: Any) -> None:
@@ -62,19 +64,14 @@ def _data(release: Any, level: float, about: dict[str, Any]) -> dict[str, Any]:
     standard, d, tail = standardization_of(noisy), len(noisy.second), (1 + level) / 2
     freedom = np.maximum(noisy.n - np.arange(d) - 1, 1.0)
     bought, tails = reach_of_means(noisy, preprocessing, release._row_bound)
-    questions = release._questions()
     return {
         "names": described.names,
         "level": level,
         "n": noisy.n,
-        "described": {
-            name: _shortened(getattr(described, name))
-            for name in ("mean", "mean_low", "mean_high", "deviation", "deviation_low", "deviation_high")
-        },
+        "described": {name: _shortened(getattr(described, name)) for name in _DESCRIBED},
         "second": _triangle(noisy.second),
         "mean": total_mean(noisy).tolist(),
-        "noise": {"second": noisy.noise.second, "sums": noisy.noise.sums, "counts": noisy.noise.counts},
-        "counts": noisy.counts.size,
+        "noise": asdict(noisy.noise),
         "scale": _units(preprocessing, "scale", 1.0, d),
         "location": _units(preprocessing, "location", 0.0, d),
         "standard": {"scale": standard.scale.tolist(), "variances": standard.variances.tolist()},
@@ -87,8 +84,8 @@ def _data(release: Any, level: float, about: dict[str, Any]) -> dict[str, Any]:
         "normal": float(scipy.special.ndtri(tail)),
         "student": scipy.special.stdtrit(freedom, tail).tolist(),
         "indicators": release.model.indicators,
-        "categories": [*_categories(release, noisy, preprocessing, tail)] if "crosstab" in questions else [],
-        "questions": questions,
+        "categories": [*_categories(release, noisy, preprocessing, tail)] if "crosstab" in release._questions() else [],
+        "questions": release._questions(),
         "warnings": [*dict.fromkeys(said)],
         "guarantee": _guarantee(release, about),
     }
@@ -100,8 +97,7 @@ def _judged(release: Any, standardize: bool) -> dict[str, Any]:
         found = release.pca(n_components=min(release.model.n_features, _EDGES), standardize=standardize).diagnostics
     except np.linalg.LinAlgError:  # all columns are constant
         return {"edge": None, "found": 0}
-    edge = found.noise_edge
-    return {"edge": None if edge is None else edge.tolist(), "found": found.lost.count(False)}
+    return {"edge": np.array(found.noise_edge).tolist(), "found": found.lost.count(False)}
 
 
 def _categories(
@@ -125,12 +121,11 @@ def _categories(
 
 
 def _guarantee(release: Any, about: dict[str, Any]) -> dict[str, Any]:
-    document = document_of(release.report, **about)
-    report, risk = release.report, document.risk
+    report, document = release.report, document_of(release.report, **about)
     return {
         "statement": document.statement,
         "rows": key_rows(report),
-        "risk": risk_sentences(report, risk.advantage, risk.false_positive_rate, risk.true_positive_rate),
+        "risk": risk_sentences(report, *astuple(document.risk)),
         "assumptions": document.assumptions,
         "ledger": [LEDGER, *ledger_rows(report.releases, report.mu)],
         "signature": SIGNATURE,
@@ -141,7 +136,7 @@ def _guarantee(release: Any, about: dict[str, Any]) -> dict[str, Any]:
 
 def _clipping(clipping: Clipping) -> dict[str, Any]:
     parts = {name: getattr(clipping, name).tolist() for name in ("lost", "most")}
-    return {"covariance": _triangle(clipping.covariance), **parts, "doubt": clipping.doubt, "people": clipping.people}
+    return {"covariance": _triangle(clipping.covariance), **parts, "doubt": clipping.doubt}
 
 
 def _units(preprocessing: Preprocessing | None, name: str, default: float, d: int) -> list[float]:
