@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import statsmodels.api as sm
 from conftest import Matrix
 from sklearn.covariance import graphical_lasso
 from sklearn.cross_decomposition import PLSRegression
@@ -273,3 +274,57 @@ def test_what_cannot_be_answered_is_refused() -> None:
     for ask in (pairs.partial_correlation, pairs.factors, lambda: pairs.regression_path(0)):
         with pytest.raises(ValueError, match='are not known of covariances with missing="pairwise"'):
             ask()
+
+
+@pytest.mark.parametrize("table", ["generated", "wine", "halves of wine"])
+def test_partial_and_regularized_canonical_correlations(table: str) -> None:
+    """Of residuals of least squares; and of covariances with a ridge, as the definition has it."""
+    wine = load_wine().data
+    x = {"wine": wine, "halves of wine": wine[::2]}.get(table, of_factors(500, np.random.default_rng(2)))[:, :7]
+    x = (x - x.mean(axis=0)) / x.std(axis=0)
+    design = np.column_stack([np.ones(len(x)), x[:, 5:]])
+    left = x[:, :5] - design @ np.linalg.lstsq(design, x[:, :5], rcond=None)[0]
+
+    def correlations(rows: Matrix, ridge: float) -> Matrix:
+        s = rows.T @ rows / len(rows)
+        xx, yy = s[:2, :2] + ridge * np.eye(2), s[2:, 2:] + ridge * np.eye(3)
+        squares = np.linalg.eigvals(np.linalg.solve(xx, s[:2, 2:]) @ np.linalg.solve(yy, s[2:, :2]))
+        return np.sort(np.sqrt(squares.real))[::-1]
+
+    release = dpgep.release(x, bound=1e3, preprocessing=None, epsilon=math.inf)
+    for given, rows in (([5, 6], left), (None, x[:, :5])):
+        for ridge in (0.0, 0.3):
+            found = release.cca([0, 1], [2, 3, 4], given=given, regularization=ridge, n_components=2)
+            np.testing.assert_allclose(found.eigenvalues, correlations(rows, ridge), rtol=1e-8, atol=1e-10)
+    with pytest.raises(ValueError, match="are in a view and given"):
+        release.cca([0, 1], [2, 3], given=[3, 4])
+
+
+@pytest.mark.statistical
+@pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning", "ignore::dpgep.PrivacyWarning")
+def test_what_others_explain_is_no_partial_canonical_correlation() -> None:
+    # x and y depend on z alone: the noise and 20 000 people leave correlations of at most 0.1 or so
+    rng = np.random.default_rng(4)
+    z = rng.normal(size=(20_000, 1))
+    rows = np.hstack([z + rng.normal(size=(20_000, 4)), z])
+    release = dpgep.release(pd.DataFrame(rows, columns=list("abcdz")), epsilon=2.0, delta=1e-6, seed=1)
+    whole = release.cca(["a", "b"], ["c", "d"], n_components=1)
+    partial = release.cca(["a", "b"], ["c", "d"], given=["z"], n_components=1)
+    assert whole.eigenvalues[0] > 0.5
+    assert partial.eigenvalues[0] < 0.15
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_slopes_of_a_column_of_zeros_and_ones_are_near_those_of_a_logistic_regression(seed: int) -> None:
+    """Average marginal effects of statsmodels' Logit; exactly OLS. Shares between 0.2 and 0.8: within a tenth."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(5000, 2))
+    chances = 1 / (1 + np.exp(-(x @ [0.5, -0.3] + 0.2 * seed)))
+    y = (rng.random(5000) < chances).astype(float)
+    found = dpgep.release(np.column_stack([x, y]), epsilon=math.inf).regression(2)
+    ols = sm.OLS(y, sm.add_constant(x)).fit()
+    np.testing.assert_allclose(found.coefficients, ols.params[1:], rtol=1e-8)
+    logit = sm.Logit(y, sm.add_constant(x)).fit(disp=0)
+    np.testing.assert_allclose(found.coefficients, logit.get_margeff().margeff, rtol=0.1)
+    share = y.mean()
+    np.testing.assert_allclose(found.coefficients / (share * (1 - share)), logit.params[1:], rtol=0.2)

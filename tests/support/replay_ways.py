@@ -278,6 +278,7 @@ def _asked(groups: dict[str, Any], people: People, terms: Terms) -> Any:
         answers += [
             lambda asked: asked.pca(X, sparsity=1, n_components=1),
             lambda asked: asked.cca(["a", "b"], ["c", "region=north"], n_components=1),
+            lambda asked: asked.cca(["a"], ["c", "region=north"], given=["b"], n_components=1),
             lambda asked: asked.pls(["a"], ["joined", "c"], n_components=1),
             lambda asked: (asked.mean(), asked.mean_intervals(X), asked.covariance(X), asked.correlation(X)),
             lambda asked: (asked.describe(), asked.crosstab("region"), asked.means_by("region")),

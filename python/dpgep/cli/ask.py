@@ -22,6 +22,7 @@ _EXAMPLE = """example:
   dpgep ask people.dpgep correlation age weight income
   dpgep ask people.dpgep regression "weight ~ age + income" -o coefficients.csv
   dpgep ask people.dpgep instrumental "income ~ schooling + age | distance + age"
+  dpgep ask people.dpgep cca "weight + height ~ visits + income | age"
   dpgep ask people.dpgep means_by "income + age ~ region"
   dpgep ask people.dpgep crosstab sex region
   dpgep ask people.dpgep pca --standardize --n-components 2
@@ -34,10 +35,12 @@ _FORMULAS = {
     "regression": ("y", "on*"),
     "regression_path": ("y", "on*"),
     "instrumental": ("y", "on*", "instruments*"),
-    "cca": ("x*", "y*"),
+    "cca": ("x*", "y*", "given*"),
     "pls": ("x*", "y*"),
     "means_by": ("columns*", "category"),
 }
+# Formulas whose part after "|" may be left out.
+_PARTIAL = ("cca",)
 # Arguments that are single columns, of questions without a formula; all others take a list of columns.
 _LISTS = {"crosstab": ("a", "b")}
 # What questions need of which not every release has enough.
@@ -185,7 +188,7 @@ def _arguments(question: str, sides: list[list[str | int]]) -> dict[str, Any]:
             raise UsageError(f"{question} is of one or two categorical columns, got {listed(sides[0]) or 'none'}")
         return dict(zip(names, sides[0], strict=False))
     form = _FORMULAS[question]
-    if len(sides) != len(form) or not all(sides):
+    if len(sides) not in (len(form), len(form) - (question in _PARTIAL)) or not all(sides):
         example = "a ~ b + c" if len(form) == 2 else "a ~ b + c | d + c"
         raise UsageError(f'{question} needs a formula with columns on all sides, as "{example}"')
     found: dict[str, Any] = {}

@@ -116,7 +116,7 @@ class CorrespondenceAnalysis:
         shares = [*(f"{share:.3f}" for share in self.shares), *[""] * len(self.numbers)]
         for j, (name, share) in enumerate(zip(names[:_SHOWN], shares, strict=False)):
             rows.append([name, share, *with_intervals(self.coordinates[j], self.low[j], self.high[j], ".3f")])
-        numbers = f" and {len(self.numbers)} numbers" * bool(self.numbers)
+        numbers = f" and {len(self.numbers)} number{'s' * (len(self.numbers) > 1)}" * bool(self.numbers)
         lines = [
             f"Correspondence of {len(self.columns)} columns, {len(self.categories)} categories{numbers}, "
             f"{self.n_people:.0f} people; intervals at {self.level:.0%}, noise and sampling",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import math
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -58,6 +58,31 @@ def partial_correlation(
     bound = None if rows == "gaussian" else release._row_bound
     values, low, high = _partial_correlations(noisy, features, release.model.feature_names, level, bound)
     return MatrixEstimate("partial correlation", values, low, high, level, names, release.report, left_out)
+
+
+def residual_moments(released: ReleasedMoments, n_given: int, columns: NDArray[np.intp], names: Any) -> ReleasedMoments:
+    """Moments of columns less what least squares predicts of them from the last ``n_given``, which are ``columns``.
+
+    With W = C_xz G, G the corrected inverse of C_zz, x - W z has the covariance C_xx - W C_zx + E[N_xz G N_zx], as the
+    product is too large by the last. The noise, (I, -W) N (I, -W)^T, counts as isotropic, and as large on average.
+    """
+    d, mean, noise = len(released.second) - n_given, total_mean(released), released.noise
+    variation, of_mean = noise.second**2 / 2, noise.sums**2
+    covariance = released.second - np.outer(mean, mean)
+    before, after = mean[:d], mean[d:]
+    within = covariance[d:, d:] + of_mean * np.eye(n_given)
+    g, _ = inverse_of_noisy(within, after, released, columns, np.eye(n_given), names)
+    weights = covariance[:d, d:] @ g
+    own = (variation * np.trace(g) + of_mean * (after @ g @ after)) * np.eye(d)
+    own += of_mean * np.trace(g) * np.outer(before, before)
+    left = covariance[:d, :d] - weights @ covariance[d:, :d] + own
+    longer = 1 + float(np.mean(np.sum(weights**2, axis=1)))
+    return replace(
+        released.restricted(np.arange(d)),
+        second=(left + left.T) / 2 + np.outer(before, before),
+        noise=replace(noise, second=noise.second * longer, sums=noise.sums * math.sqrt(longer)),
+        clipping=None,
+    )
 
 
 def _partial_correlations(

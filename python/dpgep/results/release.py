@@ -143,9 +143,17 @@ class Release(ReleasedColumns):
         model = ContrastivePcaModel(len(features), Classes(classes), float(alpha))
         return self._solved(model, features, n_components, options, some=two)
 
-    def cca(self, x: Columns, y: Columns, *, n_components: int | None = None, **options: Any) -> Solution:
-        """Canonical correlations of the columns ``x`` with the columns ``y``, as of `dpgep.cca`."""
-        return self._solved(*self._two_views(CcaModel, x, y), n_components, options)
+    def cca(
+        self, x: Columns, y: Columns, *, given: Columns = None, n_components: int | None = None, **options: Any
+    ) -> Solution:
+        """Canonical correlations of the columns ``x`` with the columns ``y``, as of `dpgep.cca`.
+
+        With ``given`` columns partial ones: of what x and y have beyond their least-squares predictions from these,
+        S_ab - S_az S_zz^-1 S_zb for the views a and b. ``regularization`` is a ridge: S_xx + xi I, and S_yy + xi I.
+        """
+        model, features = self._two_views(CcaModel, x, y)
+        held = None if given is None else self._independent(self._numbers(given, "given"))[0]
+        return self._solved(model, features, n_components, options, given=held)
 
     def pls(self, x: Columns, y: Columns, *, n_components: int | None = None, **options: Any) -> Solution:
         """Directions of the columns ``x`` and ``y`` whose scores covary most, in their units, as of `dpgep.pls`."""
@@ -331,16 +339,28 @@ class Release(ReleasedColumns):
         options: dict[str, Any],
         *,
         some: ReleasedMoments | None = None,
+        given: NDArray[np.intp] | None = None,
     ) -> Solution:
-        """The answer of a model of columns; about ``some`` groups with moments of their own, or everybody."""
+        """The answer of a model of columns; about ``some`` groups with moments of their own, or everybody.
+
+        Of everybody also of what columns have beyond the ``given`` ones.
+        """
         model = replace(model, feature_names=self._names_of(features), indicators=self._indicators_of(features))
         grouped = some is not None or model.grouping is not None
         noisy, preprocessing = self._moments_of(features, grouped=grouped)
         clipped = (together(self._noisy) if grouped else in_one_group(self._noisy)).restricted(features)
+        if given is not None:
+            twice = np.intersect1d(features, given)
+            if len(twice):
+                raise ValueError(f"columns {listed(self._names_of(twice) or twice.tolist())} are in a view and given")
+            every, names = np.concatenate([features, given]), self.model.feature_names
+            require_no_pairs(noisy, "canonical correlations given others")
+            of_both = self._moments_of(every)[0], in_one_group(self._noisy).restricted(every)
+            noisy, clipped = (partial.residual_moments(each, len(given), given, names) for each in of_both)
         if some is not None:
             noisy, clipped = replace(some, second=some.second.copy()), some
-            if preprocessing is not None:  # variances were bought of everybody
-                preprocessing = replace(preprocessing, variance=None, variance_error=None)
+        if preprocessing is not None and not (some is None and given is None):  # variances were bought of everybody
+            preprocessing = replace(preprocessing, variance=None, variance_error=None)
         return self._answer(model, noisy, preprocessing, n_components, options, clipped=clipped)
 
     def _answer(
