@@ -159,6 +159,8 @@ def test_terms_are_those_of_the_first_night(path: Path, tmp_path: Path) -> None:
     for given, named in (({"keep": 8}, "keep = 9.0, not 8.0"), ({"mu": 1.0}, "no mu, not 1.0")):
         with pytest.raises(ValueError, match=named):
             dpgep.Nights(path, **given)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="began without a seed"):
+        dpgep.Nights(path, seed=1)
     for wrong in ("", 3, None):
         with pytest.raises(ValueError, match="night must be a label"):
             nights.add(rows_of(1), night=wrong)  # type: ignore[arg-type]

@@ -327,6 +327,8 @@ class Nights:
         found = Register.stored(tables)
         if found is None and begun:
             raise ValueError(NO_NIGHTS.format(self._file.path))
+        if found is not None and self._seed is not None and not found.report.seeded:
+            raise ValueError(f"the nights in {self._file.path} began without a seed: leave it out")
         for name, value in self._terms.items():
             if found is not None and found.terms.get(name) != value:
                 has = f"{name} = {found.terms[name]}" if name in found.terms else f"no {name}"
