@@ -8,9 +8,9 @@ With shares p_g, means m_g and covariances C_g of groups, m and T those of all, 
                               R_g = C_g + d_g d_g^T,  K = sum_g p_g d_g d_g^T,  d_g = m_g - m
     fair principal components A = sum_g w_g C_g,  B = I
 
-the second and third of columns that were made uncorrelated, T = I. Covariances are those that may have been there
-before the noise (`spectrum_before_noise`), which are positive. Intervals repeat the release: people are drawn from
-Gaussian groups with these moments, the known noise is added, and the question is asked again.
+the second and third of columns that were made uncorrelated, T = I. Eigenvalues of covariances that noise hides are what
+they may have been before it (`spectrum_before_noise`), which is positive. Intervals repeat the release: people come
+from Gaussian groups with these moments, the known noise is added, and the question is asked again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from dpgep.errors import AccuracyWarning, warn
 from dpgep.methods.eigen import on_one_thread
 from dpgep.models.model import Matrix
 from dpgep.models.moments import MomentNoise, ReleasedMoments, effective_counts, goe
-from dpgep.models.null import LEAST_DEVIATIONS, spectrum_before_noise
+from dpgep.models.null import edge, spectrum_before_noise
 from dpgep.models.plausible import bartlett, root_of
 from dpgep.reports.report import PrivacyReport
 from dpgep.results.columns import Columns, ReleasedColumns, on_one_thread_of_blas
@@ -70,9 +70,10 @@ class Groups:
         if noisy.noise.second:
             for group, deviation in enumerate(noisy.noise.second / shares):
                 values, axes = np.linalg.eigh(covariances[group])
-                values = spectrum_before_noise(values[::-1], deviation)[::-1]
-                covariances[group] = (axes * values) @ axes.T
-                drowned += [group] * bool(values.min() <= LEAST_DEVIATIONS * deviation)
+                cleaned = spectrum_before_noise(values[::-1], deviation)[::-1]
+                hidden = values <= edge(len(values), deviation)
+                covariances[group] = (axes * np.where(hidden, cleaned, values)) @ axes.T
+                drowned += [group] * bool(hidden.any())
         return cls(noisy.n * shares, means, covariances, tuple(drowned))
 
     @property
@@ -379,7 +380,7 @@ def _answer(
     if question.norm is not None and groups.drowned:
         message = (
             f"noise hides directions in the covariances of groups {listed([labels[g] for g in groups.drowned])}: "
-            "eigenvalues are biased, intervals too short. Ask about fewer columns, or release with a larger epsilon"
+            "eigenvalues may be biased, intervals too short. Ask about fewer columns, or release with a larger epsilon"
         )
         warn(message, AccuracyWarning)
     values, vectors = question.solved(groups)
