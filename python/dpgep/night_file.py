@@ -119,7 +119,7 @@ class NightTables:
     def count(self, ids: Iterable[NDArray[np.uint64]], most: int) -> None:
         """Count a night of these people. Raises ValueError where some have more than ``most``."""
         found = ((each.astype("<u8").tobytes(),) for part in ids for each in part)
-        self._many("INSERT INTO people VALUES (?, 1) ON CONFLICT DO UPDATE SET nights = nights + 1", found)
+        self._many("INSERT INTO people VALUES (?, 1) ON CONFLICT(id) DO UPDATE SET nights = nights + 1", found)
         if self._number("SELECT count(*) FROM people WHERE nights > ?", most):
             raise ValueError(
                 f"some people were on {most} nights before, as often as they may: leave out their rows of this night"
