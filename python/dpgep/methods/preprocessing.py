@@ -266,6 +266,7 @@ class _Estimator:
             variance_error=noise / spread**2,
             unsure=unsure,
             n_present=n if self._auto.missing == "center" else None,
+            magnitudes=found.magnitudes,
         )
 
     @property

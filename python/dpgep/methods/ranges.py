@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep.models.bins import BinRun, Interval, people_runs
+from dpgep.models.bins import FIRST_OCTAVE, BinRun, Interval, Magnitudes, people_runs
 from dpgep.privacy.curator import NoisyCounts
 
 # Share of the people who must be seen in an interval for the others to be left outside.
@@ -17,6 +17,8 @@ _MOST = 0.8
 _SHOWN, _MISSED, _UNSEEN = 4.0, 0.05, 0.25
 # A column is narrow that has one sign and spans at most this many octaves, or so few parts of an interval.
 _NARROW_OCTAVES, _NARROW_PARTS = 3, 3
+# Octaves beyond the last with people that are kept.
+_OCTAVES_BEYOND = 6
 
 
 class ColumnRanges:
@@ -29,6 +31,7 @@ class ColumnRanges:
     narrow : (d,), columns whose interval is far from zero for its width, and worth a closer look.
     seen : (d,), columns of which most people were seen, or whose interval is public.
     looked : (d,), columns that were looked at more closely.
+    magnitudes : what was bought of columns over octaves, about where they have values.
     least_spread : (d,), deviations that columns have at least, since they hold zeros and other values.
     """
 
@@ -36,6 +39,7 @@ class ColumnRanges:
         self.low, self.high = np.zeros(d), np.zeros(d)
         self.zero, self.narrow, self.seen, self.looked = (np.zeros(d, dtype=np.bool_) for _ in range(4))
         self.least_spread = np.zeros(d)
+        self.magnitudes: Magnitudes | None = None
         self._people = np.zeros(d)  # how many were seen in each column
         self._missing = missing
 
@@ -54,6 +58,7 @@ class ColumnRanges:
         signs = histogram.values.swapaxes(0, 1).reshape(-1, histogram.values.shape[2])[:, 1:]
         runs = people_runs(signs, histogram.deviation, within=2 * sizes)
         zeros, d = histogram.values[:, 0, 0].tolist(), len(sizes)
+        self._keep(columns, histogram, sizes)
         each = zip(zeros, sizes, runs[:d], runs[d:], strict=True)
         found = [_Signs.of(*counted, histogram.deviation) for counted in each]
         self._people[columns] = [one.people for one in found]
@@ -68,6 +73,17 @@ class ColumnRanges:
             self.narrow[j] = one_sided and len(up or down or ()) <= _NARROW_OCTAVES
             self.low[j] = -down.upper if down else up.lower if up and one_sided else 0.0
             self.high[j] = up.upper if up else -down.lower if down and one_sided else 0.0
+
+    def _keep(self, columns: NDArray[np.intp], histogram: NoisyCounts, sizes: list[BinRun]) -> None:
+        """The counts of the octaves that hold people, and some more."""
+        seen = [run for run in sizes if run.is_seen]
+        if seen:
+            first = max(min(run.first for run in seen) - 1, 0)
+            octaves = slice(first, max(run.last for run in seen) + 1 + _OCTAVES_BEYOND)
+            counts = histogram.values[:, :, 1:][:, :, octaves]
+            kept = np.zeros((len(self.low), *counts.shape[1:]))
+            kept[columns] = counts
+            self.magnitudes = Magnitudes(FIRST_OCTAVE + first, kept, histogram.deviation)
 
     def look_closer(self, columns: NDArray[np.intp], histogram: NoisyCounts) -> None:
         """Narrower intervals of some columns from counts in equal parts of the present ones."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgep._show import Shown
 from dpgep.models.model import Matrix
 
 # Octaves 2^e <= |x| < 2^(e + 1) for e from FIRST_OCTAVE on. The first and the last stand for all that is beyond:
@@ -28,6 +29,10 @@ _FALSE_RUN, _FALSE_LIKELY = 1e-4, 0.02
 # Who are left outside at either end of a run: this many deviations of the noise, between these shares of all. A walk
 # often ends on a few bins of noise alone, and each octave doubles an interval.
 _NOISE_TAIL, _TAIL, _MOST_TAIL = 4.0, 0.005, 0.1
+
+# Deviations of its noise from which on a count by octave is seen; second differences of logarithms from which on octaves
+# show how a column ends; the steepest logarithms within one; places at which it is averaged; people who are none.
+_SEEN, _LEAST_CURVATURE, _STEEPEST, _PLACES, _NOBODY = 2.5, -2.0, 8.0, 16, 1e-9
 
 
 def norm_quantile(shares: Matrix, share: float) -> float:
@@ -52,6 +57,86 @@ class Interval:
         """Where entries lie in the intervals: from -1 to 1, which stand for all that is beyond."""
         with np.errstate(all="ignore"):
             return np.clip((block - self.middle) / self.half, -1.0, 1.0)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Magnitudes(Shown):
+    """Noisy counts of the values of d columns over zero and signed octaves, as they were bought.
+
+    Attributes
+    ----------
+    first : the least octave e, 2^e <= |x| < 2^(e + 1).
+    counts : (d, 2, m), people with positive and with negative values, in each octave from there on; 0 for columns whose
+        magnitudes were not bought.
+    deviation : of the noise in a count.
+    """
+
+    first: int
+    counts: Matrix
+    deviation: float
+
+    def restricted(self, features: NDArray[np.intp]) -> Magnitudes:
+        """The same for some of the columns."""
+        return replace(self, counts=self.counts[features])
+
+    def beyond(self, location: Matrix, scale: Matrix, bound: float, n: float) -> tuple[Matrix, Matrix]:
+        """(d,), (d, 2): what columns z = (x - location)/scale lose of their mean square, and below and above of means.
+
+        Of n people, rows of an entry z and d - 1 others of mean square 1 are shortened to ``bound``. Octaves that noise
+        hides continue those that are seen: logarithms of counts by octave fall faster and faster, by second differences
+        as the last three show. They are so for normal, log-normal, gamma, Student's and Pareto's laws. Where that is
+        contradicted by an empty octave there is no more. 0 for columns too narrow for their place for octaves to show
+        how they end, as a second difference below -2 does.
+        """
+        d = len(self.counts)
+        people, curvature = _continued(self.counts.reshape(2 * d, -1), self.deviation)
+        logs = np.log(np.maximum(people, _NOBODY))
+        slopes = np.zeros_like(logs)
+        slopes[:, 1:-1] = np.clip((logs[:, 2:] - logs[:, :-2]) / 2, -_STEEPEST, _STEEPEST)
+        places = (np.arange(_PLACES) + 0.5) / _PLACES
+        within = np.exp(slopes[:, :, None] * places)
+        within *= (np.where((curvature > _LEAST_CURVATURE)[:, None], people, 0.0) / within.sum(axis=2))[:, :, None] / n
+        octaves = self.first + np.arange(people.shape[1])
+        x = np.multiply.outer([1.0, -1.0], np.exp2(octaves[:, None] + places))
+        z = (x - location[:, None, None, None]) / scale[:, None, None, None]
+        norms = np.sqrt(z**2 + (d - 1))
+        kept = np.minimum(bound / norms, 1.0)
+        weights = within.reshape(z.shape)
+        squares = (weights * z**2 * (1 - kept**2)).sum(axis=(1, 2, 3))
+        shifts = weights * z * (1 - kept)
+        ends = [np.maximum(sign * shifts, 0.0).sum(axis=(1, 2, 3)) for sign in (-1.0, 1.0)]
+        return squares, np.stack(ends, axis=1)
+
+
+def _continued(counts: Matrix, deviation: float) -> tuple[Matrix, Matrix]:
+    """People in each octave, (k, m), as far as noisy counts show them, and beyond that as the last three go on; (k,),
+    the last second difference of logarithms of those that are seen, -inf where fewer than three are.
+    """
+    k, m = counts.shape
+    shown = counts > _SEEN * deviation
+    modes = counts.argmax(axis=1)
+    octaves = np.arange(m)
+    people = np.where(shown & (octaves <= modes[:, None]), counts, 0.0)
+    seen = shown[np.arange(k), modes]
+    known, curvature = seen.copy(), np.full(k, -np.inf)
+    floor = max(deviation / 2, _NOBODY)
+    logs = np.full((k, m + 3), math.log(floor))
+    logs[:, 3:] = np.log(np.maximum(people, floor))
+    for j in range(1, m):
+        last, before, first = logs[:, j + 2], logs[:, j + 1], logs[:, j]
+        fall = np.minimum(last - before, 0.0)
+        expected = np.exp(last + np.minimum(fall + np.minimum(last - 2 * before + first, 0.0), 0.0))
+        above = seen & (j > modes)
+        first_above = j == modes + 1
+        known &= shown[:, j] | ~above
+        ended = ~known & (expected > counts[:, j] + _SEEN * deviation) & ~first_above
+        guessed = np.where(ended, 0.0, np.minimum(expected, np.maximum(counts[:, j], 0.0) + deviation))
+        found = np.where(known, counts[:, j], guessed)
+        people[:, j] = np.where(above, found, people[:, j])
+        logs[:, j + 3] = np.where(above, np.log(np.maximum(found, np.where(known, floor, _NOBODY))), logs[:, j + 3])
+        three = above & known & (before > math.log(floor))
+        curvature = np.where(three, logs[:, j + 3] - 2 * last + before, curvature)
+    return people, curvature
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,7 @@ class Clipping(Shown):
         of Student's law with five degrees of freedom, for rows that lose more than Gaussian ones.
     unseen : by which share variances may be larger than what was put back: of rows with long tails, and of those that
         the noise of the histogram of norms hides. Beyond 1, ``most`` holds a part of it.
+    beyond : (d, 2), by how much means may be less and more, as noisy counts over octaves show columns beyond the bound.
     """
 
     covariance: Matrix
@@ -46,6 +47,7 @@ class Clipping(Shown):
     most: Matrix
     people: float
     unseen: float = 0.0
+    beyond: Matrix | None = None
 
     @property
     def tails(self) -> Matrix:
@@ -55,7 +57,8 @@ class Clipping(Shown):
     def restricted(self, features: NDArray[np.intp]) -> Clipping:
         """The same for some of the features."""
         covariance = self.covariance[np.ix_(features, features)]
-        return replace(self, covariance=covariance, lost=self.lost[features], most=self.most[features])
+        beyond = None if self.beyond is None else self.beyond[features]
+        return replace(self, covariance=covariance, lost=self.lost[features], most=self.most[features], beyond=beyond)
 
     def hypotheses(self, along: Matrix) -> Iterator[Matrix]:
         """Covariances before clipping: tails like the bulk; independent; dependent, for each column of ``along``.

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from dpgep._checks import NonNegative, Positive, Share, check_fields, quoted, require_share, whole_number
 from dpgep._show import Shown
+from dpgep.models.bins import Magnitudes
 from dpgep.models.clipping import Clipping
 from dpgep.models.model import Matrix, Model
 from dpgep.models.moments import ReleasedMoments, mean_factor
@@ -145,6 +146,7 @@ class Preprocessing(Shown):
     rows_clipped, rows_cut : shares of the people whose mapped rows are longer than the bound, and whose rows are so
         long that an entry was cut off, as the same histogram shows them.
     n_present : (d,), how many people have a value, as noisy counts show it, where ``missing`` ones count as locations.
+    magnitudes : noisy counts of the values of columns over octaves, as they were bought; None where they were not.
     is_identity : whether rows stay as they are, but for the bound.
     """
 
@@ -163,6 +165,7 @@ class Preprocessing(Shown):
     rows_clipped: NonNegative = 0.0
     rows_cut: NonNegative = 0.0
     n_present: Matrix | None = None
+    magnitudes: Magnitudes | None = None
     is_identity: bool = field(init=False, repr=False, metadata=NOT_STORED)
 
     @property
@@ -190,6 +193,9 @@ class Preprocessing(Shown):
         if self.n_present is not None and not (self.missing and not self.pairwise and (self.n_present > 0).all()):
             raise ValueError("n_present must be positive, of columns whose missing values count as locations")
         known = 0 if self.scale is None else len(self.scale)
+        lengths = {len(part) for part in (self.location, self.scale) if part is not None}
+        if self.magnitudes is not None and lengths != {len(self.magnitudes.counts)}:
+            raise ValueError("magnitudes must be of the columns of a location or scale")
         if len(set(self.unsure)) < len(self.unsure) or not all(0 <= j < known for j in self.unsure):
             raise ValueError("unsure must be columns of a scale, each once")
         if self.scale is not None and not (self.scale >= 1 / _EXTREME).all():
@@ -265,12 +271,17 @@ class Preprocessing(Shown):
             n_present=None if self.n_present is None else self.n_present[features],
             unsure=tuple(np.flatnonzero(np.isin(features, self.unsure)).tolist()),
             energy_cut=0.0 if self.scale is None else self.energy_cut * len(features) / len(self.scale),
+            magnitudes=None if self.magnitudes is None else self.magnitudes.restricted(features),
         )
 
     def parts(self) -> dict[str, Matrix | None]:
         """The arrays, by name."""
         names = "location", "scale", "linear", "variance_error", "variance", "n_present"
         return {name: getattr(self, name) for name in names}
+
+    @property
+    def _counts(self) -> Matrix | None:
+        return None if self.magnitudes is None else self.magnitudes.counts
 
     def _numbers(self) -> tuple[Any, ...]:
         shown = self.energy_kept, self.energy_cut, self.rows_clipped, self.rows_cut
@@ -302,7 +313,8 @@ class Preprocessing(Shown):
         if not isinstance(other, Preprocessing):
             return NotImplemented
         same_numbers = self._numbers() == other._numbers()
-        pairs = zip(self.parts().values(), other.parts().values(), strict=True)
+        mine, others = ([*each.parts().values(), each._counts] for each in (self, other))
+        pairs = zip(mine, others, strict=True)
         return same_numbers and all(a is b if a is None or b is None else np.array_equal(a, b) for a, b in pairs)
 
     __hash__ = None  # type: ignore[assignment]
@@ -350,6 +362,8 @@ _OF_TAILS, _HIDDEN, _MOST_HIDDEN = 0.25, 26.0, 3.0
 _FAR = 5.0**2 * 2.5 * math.sqrt(5) * 5.7
 # How many times what is missing of its bought variance a column had lost, in the median of public tables.
 _GROWN = 2.5
+# How many times what octaves show beyond a bound may be there; the most of it, in squared deviations.
+_TWICE, _MOST_TAILS = 2.0, 20.0
 # A sum of variances of this many deviations is shown: what is nearer to zero is taken to be less, or none.
 _SHOWN = 3.0
 # To this the histogram's bins show which share is kept.
@@ -384,13 +398,26 @@ def unclipped(
     hidden = _HIDDEN * of_variances / max(float(before.sum()), of_variances, 1e-300)
     far = _FAR * released.noise.second / preprocessing.bound**2
     held = min(_OF_TAILS * longer, far) + min(hidden, _MOST_HIDDEN)
+    tails, beyond = _tails(released, preprocessing)
     missing = np.where(lost > made_up, (_GROWN - 1) * (1 - left), 0.0)  # tails of its own, seen in part
     bought = preprocessing.present(released.n) * np.where(np.isfinite(left_error), 1 + left_error + missing, 0.0)
-    most = np.maximum(bought, before * (1 + held))
-    clipping = Clipping(covariance, lost, min(doubt, 1.0), most, 1 + 2 * longer, far if far > 1 else held)
+    most = np.maximum(np.maximum(bought, before * (1 + held)), after + _TWICE * tails)
+    lost = np.maximum(lost, np.minimum(tails / np.maximum(after + tails, 1e-300), _MOST_LOST))
+    clipping = Clipping(covariance, lost, min(doubt, 1.0), most, 1 + 2 * longer, far if far > 1 else held, beyond)
     noise = released.noise.scaled(1 / kept, 1.0, 1.0)
     moments = replace(released, second=restored + mean.T @ mean, noise=noise, clipping=clipping)
     return moments, replace(preprocessing, energy_kept=1.0)
+
+
+def _tails(released: ReleasedMoments, preprocessing: Preprocessing) -> tuple[Matrix, Matrix]:
+    """(d,), (d, 2): of mapped columns, what their octaves show that clipping took, as `Magnitudes.beyond` has it."""
+    d, magnitudes = len(released.second), preprocessing.magnitudes
+    if magnitudes is None or preprocessing.mixes_columns:
+        return np.zeros(d), np.zeros((d, 2))
+    location = np.zeros(d) if preprocessing.location is None else preprocessing.location
+    scale = np.ones(d) if preprocessing.scale is None else preprocessing.scale
+    squares, beyond = magnitudes.beyond(location, scale, preprocessing.bound, released.n)
+    return np.minimum(squares, _MOST_TAILS), np.minimum(beyond, _MOST_TAILS)
 
 
 def _variances_before_noise(values: Matrix, noise: float, bound: float) -> Matrix:

@@ -29,6 +29,8 @@ from dpgep.sources.names import Names
 
 # Of what a mean may have lost, the part that intervals hold.
 _REACHED = 0.2
+# How many times what octaves show beyond a bound may be there.
+_TWICE = 2.0
 # Values of this many columns are printed.
 _SHOWN = 10
 # Columns in a notebook's picture, at most.
@@ -310,29 +312,30 @@ def means(
     if released.pairs is not None:
         of_noise, variances = released.pairs.of_means, variances / released.pairs.people
     half = NormalDist().inv_cdf((1 + level) / 2) * np.sqrt(of_noise + variances / released.n)
-    bought, tails = reach_of_means(released, preprocessing, bound)
-    half = half + tails
-    ends = np.minimum(mean, bought) - half, np.maximum(mean, bought) + half
+    bought, below, above = reach_of_means(released, preprocessing, bound)
+    ends = np.minimum(mean, bought) - half - below, np.maximum(mean, bought) + half + above
     return np.column_stack([end if preprocessing is None else preprocessing.mean(end) for end in ends])
 
 
 def reach_of_means(
     released: ReleasedMoments, preprocessing: Preprocessing | None, bound: float
-) -> tuple[Matrix, Matrix]:
-    """(d,), (d,): means of mapped columns as they were bought, which intervals hold, and by how much they are longer.
+) -> tuple[Matrix, Matrix, Matrix]:
+    """(d,) each: means of mapped columns as they were bought, which intervals hold, and by how much they are longer below
+    and above.
 
     A bought bound shortens long rows, and moves the mean of a skewed column. Its location, which was bought as a mean
     of the rows before that, is not moved: an interval holds what lies between the two, and in part what the mean may
     have lost: E (1 - c) |x_j| <= sqrt(P(c < 1) M_jj), P(c < 1) as the histogram of norms shows it, whatever columns are
-    asked for, or about tr M/b^2 (`dpgep.models.clipping`).
+    asked for, or about tr M/b^2 (`dpgep.models.clipping`); and twice what octaves show beyond.
     """
     mean, clipping = total_mean(released), released.clipping
     if clipping is None:
-        return mean, np.zeros_like(mean)
+        return mean, np.zeros_like(mean), np.zeros_like(mean)
     tails = np.maximum(clipping.most - np.maximum(np.diagonal(clipping.covariance), 0.0), 0.0)
     scaled = preprocessing is not None and preprocessing.scale is not None
     shortened = max(
         float(clipping.tails.sum()) / bound**2, 0.0 if preprocessing is None else preprocessing.rows_clipped
     )
     reached = _REACHED * np.sqrt(min(shortened, 1.0) * tails)
-    return np.zeros_like(mean) if scaled else mean, reached
+    below, above = (0.0, 0.0) if clipping.beyond is None else _TWICE * clipping.beyond.T
+    return np.zeros_like(mean) if scaled else mean, np.maximum(reached, below), np.maximum(reached, above)

@@ -236,10 +236,10 @@ class _Groups:
     def mean_reach(self) -> tuple[Matrix, Matrix]:
         """(p, 1), (p, 1): how far below and above means of x may lie for what clipping did."""
         reach = reach_of_means(self.noisy, self.preprocessing, self.bound)
-        bought, tails = (part[self.numbers.places] for part in reach)
-        scale, moved = np.sqrt(self.numbers.squares)[:, None], (bought - self.numbers.mean)[:, None]
-        below, above = (np.hypot(np.maximum(part, 0.0), tails[:, None]) for part in (-moved, moved))
-        return scale * below, scale * above
+        bought, *tails = (part[self.numbers.places] for part in reach)
+        scale, moved = np.sqrt(self.numbers.squares), bought - self.numbers.mean
+        below, above = (np.hypot(np.maximum(part, 0.0), tail) for part, tail in zip((-moved, moved), tails, strict=True))
+        return (scale * below)[:, None], (scale * above)[:, None]
 
     @property
     def differences(self) -> Matrix:
