@@ -175,6 +175,7 @@ def _require_pairs(pairs: Pairs, d: int) -> None:
 def _require_clipping(clipping: Clipping, d: int) -> None:
     for name, shape in {"covariance": (d, d), "lost": (d,), "most": (d,)}.items():
         _require_finite(f"moments.clipping.{name}", getattr(clipping, name), shape)
+    _require_finite("moments.clipping.shift", clipping.shift, (d,))
     if not ((clipping.lost >= 0) & (clipping.lost < 1)).all():
         raise ValueError(f"moments.clipping.lost must be from 0 to below 1, got {clipping.lost}")
     if not (clipping.most >= 0).all():

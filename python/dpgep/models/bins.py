@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgep._checks import NonNegative, check_fields
 from dpgep._show import Shown
 from dpgep.models.model import Matrix
 
@@ -30,9 +31,18 @@ _FALSE_RUN, _FALSE_LIKELY = 1e-4, 0.02
 # often ends on a few bins of noise alone, and each octave doubles an interval.
 _NOISE_TAIL, _TAIL, _MOST_TAIL = 4.0, 0.005, 0.1
 
-# Deviations of its noise from which on a count by octave is seen; second differences of logarithms from which on octaves
-# show how a column ends; the steepest logarithms within one; places at which it is averaged; people who are none.
+# Deviations of its noise from which on a count by octave is seen; second differences of logarithms from which on these
+# show how a column ends; the steepest logarithms within an octave; places where it is averaged; people who are none.
 _SEEN, _LEAST_CURVATURE, _STEEPEST, _PLACES, _NOBODY = 2.5, -2.0, 8.0, 16, 1e-9
+# Deviations from zero up to which columns lie about it; of these, where the last octave that is seen ends at least, and
+# the mean square that the noise of a count has there at most.
+_ABOUT_ZERO, _LEAST_END, _MOST_HIDDEN = 0.5, 3.0, 0.015
+# A count of which less than this part was expected must be seen twice as well.
+_LIKELY = 0.25
+# Deviations at which nobody is: squares do not overflow.
+_FARTHEST = 1e100
+# Public, and the same in every run: of the noise that shows how sure ends of columns are, and how often it is drawn.
+_SEED, _REPEATS = 0x74616973, 8
 
 
 def norm_quantile(shares: Matrix, share: float) -> float:
@@ -73,70 +83,92 @@ class Magnitudes(Shown):
 
     first: int
     counts: Matrix
-    deviation: float
+    deviation: NonNegative
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        counts = np.array(self.counts, dtype=np.float64)
+        if counts.ndim != 3 or counts.shape[1] != 2 or not np.isfinite(counts).all():
+            raise ValueError("counts of magnitudes must be finite, columns by two signs by octaves")
+        object.__setattr__(self, "counts", counts)
+        if not FIRST_OCTAVE <= self.first <= FIRST_OCTAVE + N_OCTAVES - counts.shape[2]:
+            raise ValueError(f"octaves of magnitudes must begin from {FIRST_OCTAVE} on, got {self.first}")
 
     def restricted(self, features: NDArray[np.intp]) -> Magnitudes:
         """The same for some of the columns."""
         return replace(self, counts=self.counts[features])
 
     def beyond(self, location: Matrix, scale: Matrix, bound: float, n: float) -> tuple[Matrix, Matrix]:
-        """(d,), (d, 2): what columns z = (x - location)/scale lose of their mean square, and below and above of means.
+        """What columns z = (x - location)/scale lose of their mean square and of their mean, each (repeats, d).
 
         Of n people, rows of an entry z and d - 1 others of mean square 1 are shortened to ``bound``. Octaves that noise
-        hides continue those that are seen: logarithms of counts by octave fall faster and faster, by second differences
-        as the last three show. They are so for normal, log-normal, gamma, Student's and Pareto's laws. Where that is
-        contradicted by an empty octave there is no more. 0 for columns too narrow for their place for octaves to show
-        how they end, as a second difference below -2 does.
+        hides continue those that are seen: logarithms of counts fall faster and faster, by second differences as the
+        last three show (those of both signs alike in columns about zero), as in normal, log-normal, gamma, Student's
+        and Pareto's laws. Where an empty octave contradicts that there is no more. 0 where octaves do not show how a
+        column ends: where it is narrow for its place, so that second differences are below -2, and about zero, where
+        octaves fall late, with much noise. First of the counts as they are, then of counts with as much noise again,
+        which show how sure that is.
         """
-        d = len(self.counts)
-        people, curvature = _continued(self.counts.reshape(2 * d, -1), self.deviation)
-        logs = np.log(np.maximum(people, _NOBODY))
-        slopes = np.zeros_like(logs)
-        slopes[:, 1:-1] = np.clip((logs[:, 2:] - logs[:, :-2]) / 2, -_STEEPEST, _STEEPEST)
-        places = (np.arange(_PLACES) + 0.5) / _PLACES
-        within = np.exp(slopes[:, :, None] * places)
-        within *= (np.where((curvature > _LEAST_CURVATURE)[:, None], people, 0.0) / within.sum(axis=2))[:, :, None] / n
-        octaves = self.first + np.arange(people.shape[1])
+        d, generator = len(self.counts), np.random.default_rng(_SEED)
+        about_zero = (np.abs(location) < _ABOUT_ZERO * scale)[:, None, None]  # both signs are as likely there
+        deviations = np.repeat(np.where(about_zero[:, 0, 0], math.sqrt(0.5), 1.0) * self.deviation, 2)
+        octaves, places = self.first + np.arange(self.counts.shape[2]), (np.arange(_PLACES) + 0.5) / _PLACES
         x = np.multiply.outer([1.0, -1.0], np.exp2(octaves[:, None] + places))
         z = (x - location[:, None, None, None]) / scale[:, None, None, None]
-        norms = np.sqrt(z**2 + (d - 1))
-        kept = np.minimum(bound / norms, 1.0)
-        weights = within.reshape(z.shape)
-        squares = (weights * z**2 * (1 - kept**2)).sum(axis=(1, 2, 3))
-        shifts = weights * z * (1 - kept)
-        ends = [np.maximum(sign * shifts, 0.0).sum(axis=(1, 2, 3)) for sign in (-1.0, 1.0)]
-        return squares, np.stack(ends, axis=1)
+        z = np.clip(z, -_FARTHEST, _FARTHEST).reshape(2 * d, -1, _PLACES)
+        kept = np.minimum(bound / np.sqrt(z**2 + (d - 1)), 1.0)
+        ends = np.abs(z[:, :, -1])
+        losses = z**2 * (1 - kept**2), z * (1 - kept)
+        found: list[list[Matrix]] = [[], []]
+        for repeat in range(_REPEATS + 1):
+            noise = self.deviation * min(repeat, 1) * generator.standard_normal(self.counts.shape)
+            counts = self.counts + noise
+            counts = np.where(about_zero, counts.mean(axis=1, keepdims=True), counts).reshape(2 * d, -1)
+            people, last, curvature = _continued(counts, deviations)
+            logs, slopes = np.log(np.maximum(people, _NOBODY)), np.zeros_like(people)
+            slopes[:, 1:-1] = np.clip((logs[:, 2:] - logs[:, :-2]) / 2, -_STEEPEST, _STEEPEST)
+            within = np.exp(slopes[:, :, None] * places)
+            end = ends[np.arange(2 * d), last]
+            hidden = (end < _LEAST_END) | (deviations * end**2 > _MOST_HIDDEN * n)
+            shows = (curvature > _LEAST_CURVATURE) & ~(about_zero.repeat(2) & hidden)
+            people = np.where(shows[:, None], people, 0.0) / n
+            within *= (people / within.sum(axis=2))[:, :, None]
+            for each, loss in zip(found, losses, strict=True):
+                each.append((within * loss).reshape(d, -1).sum(axis=1))
+        return np.array(found[0]), np.array(found[1])
 
 
-def _continued(counts: Matrix, deviation: float) -> tuple[Matrix, Matrix]:
-    """People in each octave, (k, m), as far as noisy counts show them, and beyond that as the last three go on; (k,),
-    the last second difference of logarithms of those that are seen, -inf where fewer than three are.
+def _continued(counts: Matrix, deviations: Matrix) -> tuple[Matrix, NDArray[np.intp], Matrix]:
+    """People in each octave, (k, m), as noisy counts show them, and beyond that as the last three go on; (k,) each, the
+    last octave that is seen, and the largest second difference of logarithms above the mode, -inf where there is none.
     """
     k, m = counts.shape
-    shown = counts > _SEEN * deviation
+    shown = counts > _SEEN * deviations[:, None]
     modes = counts.argmax(axis=1)
     octaves = np.arange(m)
     people = np.where(shown & (octaves <= modes[:, None]), counts, 0.0)
     seen = shown[np.arange(k), modes]
-    known, curvature = seen.copy(), np.full(k, -np.inf)
-    floor = max(deviation / 2, _NOBODY)
-    logs = np.full((k, m + 3), math.log(floor))
-    logs[:, 3:] = np.log(np.maximum(people, floor))
+    known, ends, curvature = seen.copy(), modes.copy(), np.full(k, -np.inf)
+    floor = np.maximum(deviations / 2, _NOBODY)
+    logs = np.tile(np.log(floor)[:, None], m + 3)
+    logs[:, 3:] = np.log(np.maximum(people, floor[:, None]))
     for j in range(1, m):
         last, before, first = logs[:, j + 2], logs[:, j + 1], logs[:, j]
         fall = np.minimum(last - before, 0.0)
         expected = np.exp(last + np.minimum(fall + np.minimum(last - 2 * before + first, 0.0), 0.0))
         above = seen & (j > modes)
         first_above = j == modes + 1
-        known &= shown[:, j] | ~above
-        ended = ~known & (expected > counts[:, j] + _SEEN * deviation) & ~first_above
-        guessed = np.where(ended, 0.0, np.minimum(expected, np.maximum(counts[:, j], 0.0) + deviation))
+        likely = first_above | (expected > _LIKELY * counts[:, j]) | (counts[:, j] > 2 * _SEEN * deviations)
+        known &= ~above | (shown[:, j] & likely)
+        ended = ~known & (expected > counts[:, j] + _SEEN * deviations) & ~first_above
+        guessed = np.where(ended, 0.0, np.minimum(expected, np.maximum(counts[:, j], 0.0) + deviations))
         found = np.where(known, counts[:, j], guessed)
         people[:, j] = np.where(above, found, people[:, j])
         logs[:, j + 3] = np.where(above, np.log(np.maximum(found, np.where(known, floor, _NOBODY))), logs[:, j + 3])
-        three = above & known & (before > math.log(floor))
-        curvature = np.where(three, logs[:, j + 3] - 2 * last + before, curvature)
-    return people, curvature
+        ends[above & known] = j
+        three = above & known & (before > np.log(floor))
+        curvature = np.maximum(curvature, np.where(three, logs[:, j + 3] - 2 * last + before, -np.inf))
+    return people, ends, curvature
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ class Clipping(Shown):
         of Student's law with five degrees of freedom, for rows that lose more than Gaussian ones.
     unseen : by which share variances may be larger than what was put back: of rows with long tails, and of those that
         the noise of the histogram of norms hides. Beyond 1, ``most`` holds a part of it.
-    beyond : (d, 2), by how much means may be less and more, as noisy counts over octaves show columns beyond the bound.
+    shift : (d,), by how much means may have been moved, as noisy counts over octaves show columns beyond the bound.
     """
 
     covariance: Matrix
@@ -47,7 +47,12 @@ class Clipping(Shown):
     most: Matrix
     people: float
     unseen: float = 0.0
-    beyond: Matrix | None = None
+    shift: Matrix | None = None
+
+    @property
+    def longer(self) -> float:
+        """From 0 to 1, how much longer than Gaussian rows these are."""
+        return (self.people - 1) / 2
 
     @property
     def tails(self) -> Matrix:
@@ -57,8 +62,8 @@ class Clipping(Shown):
     def restricted(self, features: NDArray[np.intp]) -> Clipping:
         """The same for some of the features."""
         covariance = self.covariance[np.ix_(features, features)]
-        beyond = None if self.beyond is None else self.beyond[features]
-        return replace(self, covariance=covariance, lost=self.lost[features], most=self.most[features], beyond=beyond)
+        shift = None if self.shift is None else self.shift[features]
+        return replace(self, covariance=covariance, lost=self.lost[features], most=self.most[features], shift=shift)
 
     def hypotheses(self, along: Matrix) -> Iterator[Matrix]:
         """Covariances before clipping: tails like the bulk; independent; dependent, for each column of ``along``.

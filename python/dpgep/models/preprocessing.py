@@ -363,7 +363,7 @@ _FAR = 5.0**2 * 2.5 * math.sqrt(5) * 5.7
 # How many times what is missing of its bought variance a column had lost, in the median of public tables.
 _GROWN = 2.5
 # How many times what octaves show beyond a bound may be there; the most of it, in squared deviations.
-_TWICE, _MOST_TAILS = 2.0, 20.0
+_TWICE, _MOST_TAILS, _LEAST_TAILS, _SURELY, _PERHAPS = 1.5, 20.0, 0.03, 2, 6
 # A sum of variances of this many deviations is shown: what is nearer to zero is taken to be less, or none.
 _SHOWN = 3.0
 # To this the histogram's bins show which share is kept.
@@ -398,26 +398,35 @@ def unclipped(
     hidden = _HIDDEN * of_variances / max(float(before.sum()), of_variances, 1e-300)
     far = _FAR * released.noise.second / preprocessing.bound**2
     held = min(_OF_TAILS * longer, far) + min(hidden, _MOST_HIDDEN)
-    tails, beyond = _tails(released, preprocessing)
+    tails, shift = _tails(released, preprocessing, np.maximum(before - after, 0.0))
     missing = np.where(lost > made_up, (_GROWN - 1) * (1 - left), 0.0)  # tails of its own, seen in part
     bought = preprocessing.present(released.n) * np.where(np.isfinite(left_error), 1 + left_error + missing, 0.0)
-    most = np.maximum(np.maximum(bought, before * (1 + held)), after + _TWICE * tails)
-    lost = np.maximum(lost, np.minimum(tails / np.maximum(after + tails, 1e-300), _MOST_LOST))
-    clipping = Clipping(covariance, lost, min(doubt, 1.0), most, 1 + 2 * longer, far if far > 1 else held, beyond)
+    most = np.maximum(np.maximum(bought, before * (1 + held)), before + _TWICE * tails)
+    seen = np.divide(after, before + tails, out=np.ones(len(left)), where=tails > 0)
+    lost = np.maximum(lost, np.minimum(1 - seen, _MOST_LOST))
+    clipping = Clipping(covariance, lost, min(doubt, 1.0), most, 1 + 2 * longer, far if far > 1 else held, shift)
     noise = released.noise.scaled(1 / kept, 1.0, 1.0)
     moments = replace(released, second=restored + mean.T @ mean, noise=noise, clipping=clipping)
     return moments, replace(preprocessing, energy_kept=1.0)
 
 
-def _tails(released: ReleasedMoments, preprocessing: Preprocessing) -> tuple[Matrix, Matrix]:
-    """(d,), (d, 2): of mapped columns, what their octaves show that clipping took, as `Magnitudes.beyond` has it."""
-    d, magnitudes = len(released.second), preprocessing.magnitudes
+def _tails(released: ReleasedMoments, preprocessing: Preprocessing, made_up: Matrix) -> tuple[Matrix, Matrix]:
+    """(d,), (d,): what octaves show that clipping took of variances of columns, less what was ``made_up``, and of means
+    (`Magnitudes.beyond`); 0 where that is not sure. In mapped units.
+    """
+    d, magnitudes = len(made_up), preprocessing.magnitudes
     if magnitudes is None or preprocessing.mixes_columns:
-        return np.zeros(d), np.zeros((d, 2))
+        return np.zeros(d), np.zeros(d)
     location = np.zeros(d) if preprocessing.location is None else preprocessing.location
     scale = np.ones(d) if preprocessing.scale is None else preprocessing.scale
-    squares, beyond = magnitudes.beyond(location, scale, preprocessing.bound, released.n)
-    return np.minimum(squares, _MOST_TAILS), np.minimum(beyond, _MOST_TAILS)
+    squares, shifts = magnitudes.beyond(location, scale, preprocessing.bound, released.n)
+    squares = squares - made_up
+    ordered = np.sort(squares, axis=0)
+    sure = ordered[_SURELY] > _LEAST_TAILS
+    return (
+        np.where(sure, np.clip(ordered[_PERHAPS], 0.0, _MOST_TAILS), 0.0),
+        np.where(sure, np.clip(np.median(shifts, axis=0), -_MOST_TAILS, _MOST_TAILS), 0.0),
+    )
 
 
 def _variances_before_noise(values: Matrix, noise: float, bound: float) -> Matrix:

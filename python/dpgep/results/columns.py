@@ -120,6 +120,11 @@ class ReleasedColumns:
             raise ValueError(f"{which} are all indicators of a column, and determine each other: leave one out")
 
     @property
+    def _absent(self) -> bool:
+        """Whether absent values count as their column's location."""
+        return self.preprocessing is not None and self.preprocessing.missing and not self.preprocessing.pairwise
+
+    @property
     def _row_bound(self) -> float:
         assert self.privacy.bound is not None
         return self.privacy.bound
@@ -180,12 +185,17 @@ class ReleasedColumns:
     ) -> tuple[ReleasedMoments, Preprocessing | None]:
         """The same of everybody for an answer with intervals, with a warning of what clipping may have taken."""
         noisy, preprocessing = self._moments_of(features)
-        warn_of_clipping(noisy.clipping, self._names_of(features) or tuple(map(str, features.tolist())), sizes=sizes)
+        warn_of_clipping(noisy, self._names_of(features) or tuple(map(str, features.tolist())), sizes=sizes)
         return noisy, preprocessing
 
     @cached_property
     def _of_everybody(self) -> tuple[ReleasedMoments, Preprocessing | None]:
         return unclipped(in_one_group(self._noisy), self.preprocessing)
+
+
+def of_absent(absent: bool, effect: str) -> list[str]:
+    """The line of a printed answer that says what absent values did to it, if any may be there."""
+    return [f"  missing   values count as their column's location: {effect} (not in intervals)"] * absent
 
 
 def _heads(labels: list[str]) -> list[str]:

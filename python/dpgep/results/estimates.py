@@ -23,7 +23,7 @@ from dpgep.models.moments import (
 from dpgep.models.preprocessing import Preprocessing
 from dpgep.models.redundant import opposites
 from dpgep.reports.report import PrivacyReport
-from dpgep.results.columns import Columns, ReleasedColumns, on_one_thread_of_blas
+from dpgep.results.columns import Columns, ReleasedColumns, of_absent, on_one_thread_of_blas
 from dpgep.results.intervals import RowLaw, correlation_intervals, require_law
 from dpgep.sources.names import Names
 
@@ -31,8 +31,8 @@ from dpgep.sources.names import Names
 _REACHED = 0.2
 # How many times what octaves show beyond a bound may be there.
 _TWICE = 2.0
-# Values of this many columns are printed.
-_SHOWN = 10
+# Values of this many columns are printed, and with their intervals.
+_SHOWN, _WITH_INTERVALS = 10, 5
 # Columns in a notebook's picture, at most.
 _DRAWN = 60
 
@@ -50,6 +50,7 @@ class MatrixEstimate:
     level : the probability that an interval covers its entry.
     names : names of the columns, None where they have none.
     privacy : the report of the release, which pays for this and for every other answer from it.
+    absent : whether absent values of columns count as locations, which draws entries towards 0.
     left_out : indicators that were asked for, and are determined by the others of their category.
     """
 
@@ -60,6 +61,7 @@ class MatrixEstimate:
     level: float
     names: Names
     privacy: PrivacyReport
+    absent: bool = False
     left_out: tuple[str, ...] = ()
 
     def to_frame(self) -> Any:
@@ -74,14 +76,20 @@ class MatrixEstimate:
             f"{self.name} of {d} columns; low and high: intervals at {self.level:.0%}",
             f"  privacy      {self.privacy}",
         ]
+        lines.extend(of_absent(self.absent, "entries are drawn towards 0"))
         if self.left_out:
             lines.append(f"  left out     {', '.join(self.left_out)}: the other indicators determine them")
         labels = list(map(str, range(d))) if self.names is None else list(self.names)
+        if d <= _WITH_INTERVALS:
+            rows = zip(labels, self.values, self.low, self.high, strict=True)
+            cells = [[label, *with_intervals(value, low, high, ".3g")] for label, value, low, high in rows]
+            lower = [[*row[: i + 2], *[""] * (d - 1 - i)] for i, row in enumerate(cells)]
+            return "\n".join([*lines, *aligned([["", *labels], *lower])])
+        halves = (self.high - self.low)[np.triu_indices(d, 1)] / 2
+        lines.append(f"  intervals    +- {np.median(halves):.3g} in the median, {halves.max():.3g} at most")
         if d <= _SHOWN:
-            width = max(9, *map(len, labels))
-            lines.append(" ".join(["", " " * width, *(f"{label:>{width}}" for label in labels)]))
-            for label, row in zip(labels, self.values, strict=True):
-                lines.append(" ".join(["", f"{label:>{width}}", *(f"{value:{width}.3g}" for value in row)]))
+            table = [[f"{value:.3g}" for value in row] for row in self.values]
+            lines.extend(aligned([["", *labels], *([label, *row] for label, row in zip(labels, table, strict=True))]))
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
@@ -114,6 +122,7 @@ class Description:
         where the noise leaves no variance.
     level : the probability that an interval covers its value, one by one.
     privacy : the report of the release, which pays for this and for every other answer from it.
+    absent : whether absent values count as locations, which makes deviations smaller.
     """
 
     names: tuple[str, ...]
@@ -126,6 +135,7 @@ class Description:
     deviation_high: Matrix
     level: float
     privacy: PrivacyReport
+    absent: bool
 
     def to_frame(self) -> Any:
         """A pandas DataFrame, a row for each column."""
@@ -138,6 +148,7 @@ class Description:
             f"{len(self.names)} columns, {self.n_people:.0f} people; intervals at {self.level:.0%}, noise and sampling",
             f"  privacy  {self.privacy}",
         ]
+<<<<<<< HEAD
         return "\n".join([*lines, *aligned([("", "mean", "deviation"), *self._rows])])
 
     @property
@@ -149,6 +160,11 @@ class Description:
     def _repr_html_(self) -> str:
         about = [("people", f"{self.n_people:.0f}"), ("privacy", str(self.privacy))]
         return html_table(about) + html_table(self._rows, ("column", f"mean, at {self.level:.0%}", "deviation"))
+=======
+        lines.extend(of_absent(self.absent, "deviations are smaller"))
+        table = [("", "mean", "deviation"), *zip(self.names, means, deviations, strict=True)]
+        return "\n".join([*lines, *aligned(table)])
+>>>>>>> 285a1cc5 (Octaves that were bought show what a bound takes from long tails: intervals of means, variances and covariances hold it, and warnings name the columns)
 
 
 def mean(release: ReleasedColumns, columns: Columns = None) -> Matrix:
@@ -176,7 +192,8 @@ def covariance(
     features = release._numbers(columns)
     noisy, preprocessing = release._judged(features)
     values, low, high = covariances(noisy, preprocessing, release._row_bound, level, rows)
-    return MatrixEstimate("covariance", values, low, high, level, release._names_of(features), release.report)
+    known = release._names_of(features), release.report, release._absent
+    return MatrixEstimate("covariance", values, low, high, level, *known)
 
 
 @on_one_thread_of_blas
@@ -194,7 +211,8 @@ def correlation(
     values = correlation_of(noisy)
     for pair in opposites(release._indicators_of(features), noisy, preprocessing):
         values[pair, pair[::-1]] = low[pair, pair[::-1]] = -1.0
-    return MatrixEstimate("correlation", values, low, high, level, release._names_of(features), release.report)
+    known = release._names_of(features), release.report, release._absent
+    return MatrixEstimate("correlation", values, low, high, level, *known)
 
 
 @on_one_thread_of_blas
@@ -223,6 +241,7 @@ def describe(
         deviation_high=deviation_high,
         level=level,
         privacy=release.report,
+        absent=release._absent,
     )
 
 
@@ -320,7 +339,7 @@ def means(
 def reach_of_means(
     released: ReleasedMoments, preprocessing: Preprocessing | None, bound: float
 ) -> tuple[Matrix, Matrix, Matrix]:
-    """(d,) each: means of mapped columns as they were bought, which intervals hold, and by how much they are longer below
+    """(d,) each: means of mapped columns as they were bought, which intervals hold, and how much longer they are below,
     and above.
 
     A bought bound shortens long rows, and moves the mean of a skewed column. Its location, which was bought as a mean
@@ -337,5 +356,5 @@ def reach_of_means(
         float(clipping.tails.sum()) / bound**2, 0.0 if preprocessing is None else preprocessing.rows_clipped
     )
     reached = _REACHED * np.sqrt(min(shortened, 1.0) * tails)
-    below, above = (0.0, 0.0) if clipping.beyond is None else _TWICE * clipping.beyond.T
-    return np.zeros_like(mean) if scaled else mean, np.maximum(reached, below), np.maximum(reached, above)
+    shift = np.zeros_like(mean) if clipping.shift is None else _TWICE * clipping.shift
+    return np.zeros_like(mean) if scaled else mean, np.maximum(reached, -shift), np.maximum(reached, shift)

@@ -20,7 +20,7 @@ from dpgep.models.moments import ReleasedMoments, goe, standardization_of, total
 from dpgep.models.pairwise import require_no_pairs
 from dpgep.models.plausible import bartlett, root_of
 from dpgep.reports.report import PrivacyReport
-from dpgep.results.columns import Columns, ReleasedColumns, on_one_thread_of_blas
+from dpgep.results.columns import Columns, ReleasedColumns, of_absent, on_one_thread_of_blas
 from dpgep.results.estimates import correlation_of
 
 Rotation = Literal["varimax", "promax"]
@@ -52,6 +52,7 @@ class Factors:
     names : of the columns; numbers as text where they have none.
     n_people : number of people, public or released.
     privacy : PrivacyReport of the one release: the question cost nothing.
+    absent : whether absent values count as locations, which draws loadings towards 0.
     """
 
     loadings: Matrix
@@ -63,6 +64,7 @@ class Factors:
     names: tuple[str, ...]
     n_people: float
     privacy: PrivacyReport
+    absent: bool
     _released: ReleasedMoments
 
     def intervals(self, level: float = 0.9) -> Matrix:
@@ -107,6 +109,7 @@ class Factors:
             f"{k} factor{'s' * (k != 1)} of {len(self.names)} columns, {self.n_people:.0f} people, "
             f"{self.rotation or 'no rotation'}; parallel analysis recommends {self.recommended}",
             f"  privacy   {self.privacy}",
+            *of_absent(self.absent, "loadings are drawn towards 0"),
             f"  {'':{width}}  " + " ".join(f"{f'factor {j + 1}':>9}" for j in range(k)) + "  uniqueness",
         ]
         for name, row, own in zip(self.names, self.loadings, self.uniqueness, strict=True):
@@ -149,9 +152,8 @@ def factors(
     found, uniqueness = _minres(correlation, n_factors, np.full(d, 0.5))
     loadings, between = _rotated(found, rotation)
     labels = release._names_of(features) or tuple(map(str, features.tolist()))
-    return Factors(
-        loadings, uniqueness, between, eigenvalues, recommended, rotation, labels, noisy.n, release.report, noisy
-    )
+    known = release.report, release._absent, noisy
+    return Factors(loadings, uniqueness, between, eigenvalues, recommended, rotation, labels, noisy.n, *known)
 
 
 def _redrawn(released: ReleasedMoments, truth: Matrix, generator: np.random.Generator) -> Matrix:

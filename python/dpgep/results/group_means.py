@@ -16,7 +16,7 @@ from dpgep.models.moments import ReleasedMoments
 from dpgep.models.pairwise import require_no_pairs
 from dpgep.models.preprocessing import Preprocessing
 from dpgep.reports.report import PrivacyReport
-from dpgep.results.columns import Columns, ReleasedColumns, on_one_thread_of_blas
+from dpgep.results.columns import Columns, ReleasedColumns, of_absent, on_one_thread_of_blas
 from dpgep.results.contingency import Variables, indicators_of, joint, reach_of_shares
 from dpgep.results.estimates import reach_of_means
 from dpgep.results.intervals import RowLaw, require_law
@@ -109,10 +109,7 @@ class GroupMeans:
             f"intervals at {self.level:.0%}, noise and sampling",
             f"  privacy  {self.privacy}",
         ]
-        if self.absent:
-            lines.append(
-                "  missing  values count as their column's location: means are drawn together (not in intervals)"
-            )
+        lines.extend(of_absent(self.absent, "means are drawn together"))
         people = [f"{group} ({count:.0f})" for group, count in zip(self.groups, self.counts, strict=True)]
         rows = zip(self.names, self.means.T, self.low.T, self.high.T, self.f, self.p_values, strict=True)
         table = [
@@ -196,7 +193,7 @@ def means_by(
         p_values=p_values,
         level=level,
         n_people=noisy.n,
-        absent=preprocessing is not None and preprocessing.missing,
+        absent=release._absent,
         privacy=release.report,
     )
 
@@ -238,7 +235,9 @@ class _Groups:
         reach = reach_of_means(self.noisy, self.preprocessing, self.bound)
         bought, *tails = (part[self.numbers.places] for part in reach)
         scale, moved = np.sqrt(self.numbers.squares), bought - self.numbers.mean
-        below, above = (np.hypot(np.maximum(part, 0.0), tail) for part, tail in zip((-moved, moved), tails, strict=True))
+        below, above = (
+            np.hypot(np.maximum(part, 0.0), tail) for part, tail in zip((-moved, moved), tails, strict=True)
+        )
         return (scale * below)[:, None], (scale * above)[:, None]
 
     @property

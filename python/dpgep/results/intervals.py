@@ -52,8 +52,9 @@ _FEWEST_DRAWS, _MOST_DRAWS, _DRAWS_TIMES_SQUARE = 79, 159, 159 * 48**2
 _SURE = 2.0
 # Of a covariance, this many times what the bootstrap would leave out of the corrections is left out.
 _CAUTION = 2.0
-# Shares of a variance from which on what clipping took, and what it may have hidden, is warned of.
-_MUCH, _UNSEEN = 0.25, 0.15
+# Shares of a variance from which on what clipping took, and what it may have hidden, is warned of: the latter of rows
+# that are longer than Gaussian ones by this much. Of what noise alone hides all tables would be warned.
+_MUCH, _UNSEEN, _LONGER = 0.15, 0.15, 0.3
 # Halvings of [-1, 1] by which the end of an interval of correlations is found.
 _HALVINGS = 40
 # Public, and the same in every run: nothing about the data depends on it.
@@ -263,28 +264,32 @@ def not_rejected(
     return -largest(-1.0), largest(1.0)
 
 
-def warn_of_clipping(clipping: Clipping | None, names: Names, *, sizes: bool) -> None:
-    """Warn of columns that a bound may have taken much from: what was lost is held by intervals in part.
+def warn_of_clipping(released: ReleasedMoments, names: Names, *, sizes: bool) -> None:
+    """Warn of columns that a bound may have taken much from that was not put back: intervals hold it in part.
 
     And, for an answer about ``sizes``, means and variances, of rows whose tails the release does not show.
     """
+    clipping = released.clipping
     if clipping is None:
         return
-    if sizes and clipping.unseen > _UNSEEN:
+    mean = mean_factor(released)
+    restored = np.maximum(np.diagonal(released.second) - np.einsum("ij,ij->j", mean, mean), 0.0)
+    before = np.maximum(np.diagonal(clipping.covariance), 0.0) / (1 - clipping.lost)
+    lost = 1 - np.divide(restored, before, out=np.ones_like(before), where=before > restored)
+    largest = np.argsort(-lost, kind="stable")[:2]
+    columns = " and ".join(str(j) if names is None else repr(names[j][:20]) for j in largest.tolist() if lost[j] > 0)
+    if sizes and clipping.unseen > _UNSEEN and clipping.longer > _LONGER:
         message = (
-            f"few long rows may hold {min(clipping.unseen, 1.0):.0%} more of the variances than was seen: intervals of "
-            "means, variances and coefficients hold that in part. A logarithm, or more budget help"
+            f"few long rows may hold {min(clipping.unseen, 1.0):.0%} more of the variances than was seen, perhaps of "
+            f"{columns or 'any column'}: intervals hold that in part. Logarithms or ranks of long tails help"
         )
         warn(message, AccuracyWarning)
-    if clipping.lost.max() < _MUCH:
-        return
-    largest = np.argsort(-clipping.lost, kind="stable")[:2]
-    columns = " and ".join(str(j) if names is None else repr(names[j][:20]) for j in largest.tolist())
-    message = (
-        f"clipping has taken about {clipping.lost.max():.0%} of the variance of columns such as {columns}: intervals "
-        "hold what that does in part. A larger quantile, a logarithm, or more budget help"
-    )
-    warn(message, AccuracyWarning)
+    if lost.max() >= _MUCH:
+        message = (
+            f"clipping has taken about {lost.max():.0%} of the variance of columns such as {columns}: "
+            "intervals hold what that does in part. Their logarithms or ranks, or more budget help"
+        )
+        warn(message, AccuracyWarning)
 
 
 def _moved(noisy: MomentsPencil, clipping: Clipping, regularization: float, k: int) -> tuple[Matrix, Matrix, Matrix]:

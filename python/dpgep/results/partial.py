@@ -23,7 +23,7 @@ from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, correlation_form_variance, standardization_of, total_mean
 from dpgep.models.pairwise import require_no_pairs
 from dpgep.reports.report import PrivacyReport
-from dpgep.results.columns import Columns, ReleasedColumns, on_one_thread_of_blas
+from dpgep.results.columns import Columns, ReleasedColumns, of_absent, on_one_thread_of_blas
 from dpgep.results.estimates import MatrixEstimate, correlation_of
 from dpgep.results.intervals import RowLaw, not_rejected, require_law
 from dpgep.results.regression import inverse_of_noisy
@@ -57,7 +57,8 @@ def partial_correlation(
     noisy, _ = release._judged(features, sizes=False)
     bound = None if rows == "gaussian" else release._row_bound
     values, low, high = _partial_correlations(noisy, features, release.model.feature_names, level, bound)
-    return MatrixEstimate("partial correlation", values, low, high, level, names, release.report, left_out)
+    known = names, release.report, release._absent, left_out
+    return MatrixEstimate("partial correlation", values, low, high, level, *known)
 
 
 def residual_moments(released: ReleasedMoments, n_given: int, columns: NDArray[np.intp], names: Any) -> ReleasedMoments:
@@ -156,6 +157,7 @@ class Graph:
     left_out : the first indicator of each categorical column that was asked for whole: the others determine it.
     n_people : number of people, public or released.
     privacy : PrivacyReport of the one release: the question cost nothing.
+    absent : whether absent values count as locations, which draws correlations towards 0.
     """
 
     values: Matrix
@@ -165,6 +167,7 @@ class Graph:
     left_out: tuple[str, ...]
     n_people: float
     privacy: PrivacyReport
+    absent: bool
 
     @property
     def edges(self) -> list[tuple[str, str, float]]:
@@ -187,6 +190,7 @@ class Graph:
             f"  privacy   {self.privacy}",
             "  edges     were chosen, and are shrunk: no intervals (partial_correlation has them)",
         ]
+        lines.extend(of_absent(self.absent, "correlations are drawn towards 0"))
         if self.left_out:
             lines.append(f"  left out  {', '.join(self.left_out)}: the other indicators determine them")
         width = max(map(len, self.names))
@@ -218,7 +222,7 @@ def graph(release: ReleasedColumns, columns: Columns = None, *, penalty: float |
     values = _partial(precision)
     values[np.abs(values) < _ZERO] = 0.0
     labels = release._names_of(features) or tuple(map(str, features.tolist()))
-    return Graph(values, precision, float(penalty), labels, left_out, noisy.n, release.report)
+    return Graph(values, precision, float(penalty), labels, left_out, noisy.n, release.report, release._absent)
 
 
 def _sparse_inverse(correlation: Matrix, penalty: float) -> Matrix:

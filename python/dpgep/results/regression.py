@@ -32,6 +32,7 @@ from dpgep.models.preprocessing import Preprocessing
 from dpgep.models.redundant import Redundancy
 from dpgep.models.row_model import Indicators, PencilPart
 from dpgep.reports.report import PrivacyReport
+from dpgep.results.columns import of_absent
 from dpgep.results.intervals import RowLaw, require_law
 from dpgep.results.solution import absent_values, project
 from dpgep.sources.names import Names
@@ -192,9 +193,8 @@ class Regression:
 
     def _remarks(self) -> list[str]:
         lines = [f"  left out  {each}, which is 1 for everybody" for each in self.left_out]
-        if self.preprocessing is not None and self.preprocessing.missing:
-            lines.insert(0, "  missing   values count as their column's location: coefficients differ (not in errors)")
-        return lines
+        absent = self.preprocessing is not None and self.preprocessing.missing
+        return of_absent(absent, "coefficients differ") + lines
 
 
 def regression(

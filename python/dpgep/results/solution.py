@@ -161,7 +161,7 @@ class Solution:
         lost, bound, ridge = self.diagnostics.lost, self.privacy.bound, self.diagnostics.regularization
         assert bound is not None
         sizes = not noisy.model.traits.scale_free
-        warn_of_clipping(noisy.released.clipping, self.feature_names, sizes=sizes)
+        warn_of_clipping(noisy.released, self.feature_names, sizes=sizes)
         with on_one_thread(noisy.model.n_features):
             found = bootstrap_intervals(noisy, ridge, lost, bound, level, rows, self.relative_components)
         if preprocessing is None or noisy.model.traits.scale_free:
