@@ -14,6 +14,7 @@ import dpgep
 from dpgep.results.contingency import OTHER
 
 A, B = list("abc"), list("wxyz")
+MATRICES = (dpgep.Release.covariance, dpgep.Release.correlation, dpgep.Release.partial_correlation, dpgep.Release.graph)
 pytestmark = pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning", "ignore::dpgep.PrivacyWarning")
 
 
@@ -169,11 +170,15 @@ def test_holes_in_categories_are_not_listed_and_those_in_numbers_are_said() -> N
         release.crosstab("sex").counts, people.groupby(filled(people["sex"]), observed=True).size()
     )
     assert "drawn together" in repr(release.means_by("sex", ["age"]))
+    of_numbers = release.factors(["age", "income", "region=w"], n_factors=1), release.regression("age", ["income"])
+    for answer in (*of_numbers, release.describe(["age"]), *(f(release, ["age", "income"]) for f in MATRICES)):
+        assert "count as their column's location" in repr(answer)
     paired = dpgep.release(people, preprocessing=dpgep.AutoPreprocessing(missing="pairwise"), epsilon=math.inf)
     for ask in (lambda: paired.crosstab("sex"), lambda: paired.means_by("sex", ["age"])):
         with pytest.raises(ValueError, match='use missing="center"'):
             ask()
     assert "crosstab" not in paired._questions()
+    assert "location" not in repr(paired.covariance(["age", "income"]))
 
 
 def test_people_with_several_rows_count_once_each() -> None:

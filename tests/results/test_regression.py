@@ -247,7 +247,6 @@ def test_the_bound_on_the_sandwich_is_nearly_attained() -> None:
     assert bound[1] < 1.01 * robust[1]
 
 
-@pytest.mark.filterwarnings("ignore:few long rows")
 def test_names_table_and_predictions(rng: np.random.Generator) -> None:
     x = pd.DataFrame(table(rng), columns=list(NAMES))
     moments = released(dpgep.pca(x, standardize=True), 1.0, seed=3)
@@ -271,7 +270,6 @@ def test_names_table_and_predictions(rng: np.random.Generator) -> None:
     assert question(released(dpgep.pca(table(rng), bound=1e3), np.inf), 5, [1]).names == ("1",)
 
 
-@pytest.mark.filterwarnings("ignore:few long rows")
 def test_absent_values_count_as_the_location(rng: np.random.Generator) -> None:
     x = table(rng)
     x[rng.random(x.shape) < 0.1] = np.nan

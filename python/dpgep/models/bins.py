@@ -33,7 +33,7 @@ _NOISE_TAIL, _TAIL, _MOST_TAIL = 4.0, 0.005, 0.1
 
 # Deviations of its noise from which on a count by octave is seen; second differences of logarithms from which on these
 # show how a column ends; the steepest logarithms within an octave; places where it is averaged; people who are none.
-_SEEN, _LEAST_CURVATURE, _STEEPEST, _PLACES, _NOBODY = 2.5, -2.0, 8.0, 16, 1e-9
+_SEEN, _LEAST_CURVATURE, _STEEPEST, _PLACES, _NOBODY = 2.5, -2.0, 8.0, 16, 1e-3
 # Deviations from zero up to which columns lie about it; of these, where the last octave that is seen ends at least, and
 # the mean square that the noise of a count has there at most.
 _ABOUT_ZERO, _LEAST_END, _MOST_HIDDEN = 0.5, 3.0, 0.015
@@ -160,7 +160,8 @@ def _continued(counts: Matrix, deviations: Matrix) -> tuple[Matrix, NDArray[np.i
         first_above = j == modes + 1
         likely = first_above | (expected > _LIKELY * counts[:, j]) | (counts[:, j] > 2 * _SEEN * deviations)
         known &= ~above | (shown[:, j] & likely)
-        ended = ~known & (expected > counts[:, j] + _SEEN * deviations) & ~first_above
+        unsure = expected * deviations * np.sqrt(9 * np.exp(-2 * last) + 9 * np.exp(-2 * before) + np.exp(-2 * first))
+        ended = ~known & (expected > counts[:, j] + _SEEN * np.hypot(deviations, unsure)) & ~first_above
         guessed = np.where(ended, 0.0, np.minimum(expected, np.maximum(counts[:, j], 0.0) + deviations))
         found = np.where(known, counts[:, j], guessed)
         people[:, j] = np.where(above, found, people[:, j])
@@ -168,7 +169,7 @@ def _continued(counts: Matrix, deviations: Matrix) -> tuple[Matrix, NDArray[np.i
         ends[above & known] = j
         three = above & known & (before > np.log(floor))
         curvature = np.maximum(curvature, np.where(three, logs[:, j + 3] - 2 * last + before, -np.inf))
-    return people, ends, curvature
+    return np.where(people > 2 * _NOBODY, people, 0.0), ends, curvature
 
 
 @dataclass(frozen=True)

@@ -363,7 +363,7 @@ _FAR = 5.0**2 * 2.5 * math.sqrt(5) * 5.7
 # How many times what is missing of its bought variance a column had lost, in the median of public tables.
 _GROWN = 2.5
 # How many times what octaves show beyond a bound may be there; the most of it, in squared deviations.
-_TWICE, _MOST_TAILS, _LEAST_TAILS, _SURELY, _PERHAPS = 1.5, 20.0, 0.03, 2, 6
+_TWICE, _MOST_TAILS, _LEAST_TAILS, _AT_LEAST, _SURELY, _PERHAPS = 1.5, 20.0, 0.03, 1, 2, 6
 # A sum of variances of this many deviations is shown: what is nearer to zero is taken to be less, or none.
 _SHOWN = 3.0
 # To this the histogram's bins show which share is kept.
@@ -398,10 +398,10 @@ def unclipped(
     hidden = _HIDDEN * of_variances / max(float(before.sum()), of_variances, 1e-300)
     far = _FAR * released.noise.second / preprocessing.bound**2
     held = min(_OF_TAILS * longer, far) + min(hidden, _MOST_HIDDEN)
-    tails, shift = _tails(released, preprocessing, np.maximum(before - after, 0.0))
+    tails, longest, shift = _tails(released, preprocessing, np.maximum(before - after, 0.0))
     missing = np.where(lost > made_up, (_GROWN - 1) * (1 - left), 0.0)  # tails of its own, seen in part
     bought = preprocessing.present(released.n) * np.where(np.isfinite(left_error), 1 + left_error + missing, 0.0)
-    most = np.maximum(np.maximum(bought, before * (1 + held)), before + _TWICE * tails)
+    most = np.maximum(np.maximum(bought, before * (1 + held)), before + _TWICE * longest)
     seen = np.divide(after, before + tails, out=np.ones(len(left)), where=tails > 0)
     lost = np.maximum(lost, np.minimum(1 - seen, _MOST_LOST))
     clipping = Clipping(covariance, lost, min(doubt, 1.0), most, 1 + 2 * longer, far if far > 1 else held, shift)
@@ -410,23 +410,21 @@ def unclipped(
     return moments, replace(preprocessing, energy_kept=1.0)
 
 
-def _tails(released: ReleasedMoments, preprocessing: Preprocessing, made_up: Matrix) -> tuple[Matrix, Matrix]:
-    """(d,), (d,): what octaves show that clipping took of variances of columns, less what was ``made_up``, and of means
-    (`Magnitudes.beyond`); 0 where that is not sure. In mapped units.
+def _tails(released: ReleasedMoments, preprocessing: Preprocessing, made_up: Matrix) -> tuple[Matrix, ...]:
+    """(d,) each: what octaves show that clipping took of variances of columns, less what was ``made_up``, at least and
+    at most; and of means (`Magnitudes.beyond`). 0 where that is not sure. In mapped units.
     """
     d, magnitudes = len(made_up), preprocessing.magnitudes
     if magnitudes is None or preprocessing.mixes_columns:
-        return np.zeros(d), np.zeros(d)
+        return (np.zeros(d),) * 3
     location = np.zeros(d) if preprocessing.location is None else preprocessing.location
     scale = np.ones(d) if preprocessing.scale is None else preprocessing.scale
     squares, shifts = magnitudes.beyond(location, scale, preprocessing.bound, released.n)
-    squares = squares - made_up
+    squares = np.maximum(squares - made_up, 0.0)
     ordered = np.sort(squares, axis=0)
     sure = ordered[_SURELY] > _LEAST_TAILS
-    return (
-        np.where(sure, np.clip(ordered[_PERHAPS], 0.0, _MOST_TAILS), 0.0),
-        np.where(sure, np.clip(np.median(shifts, axis=0), -_MOST_TAILS, _MOST_TAILS), 0.0),
-    )
+    found = ordered[_AT_LEAST], ordered[_PERHAPS], np.median(shifts, axis=0)
+    return tuple(np.where(sure, np.clip(each, -_MOST_TAILS, _MOST_TAILS), 0.0) for each in found)
 
 
 def _variances_before_noise(values: Matrix, noise: float, bound: float) -> Matrix:

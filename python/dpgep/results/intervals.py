@@ -54,7 +54,7 @@ _SURE = 2.0
 _CAUTION = 2.0
 # Shares of a variance from which on what clipping took, and what it may have hidden, is warned of: the latter of rows
 # that are longer than Gaussian ones by this much. Of what noise alone hides all tables would be warned.
-_MUCH, _UNSEEN, _LONGER = 0.15, 0.15, 0.3
+_MUCH, _UNSEEN, _LONGER = 0.25, 0.15, 0.3
 # Halvings of [-1, 1] by which the end of an interval of correlations is found.
 _HALVINGS = 40
 # Public, and the same in every run: nothing about the data depends on it.
