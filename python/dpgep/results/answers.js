@@ -412,7 +412,8 @@ const dpgep = (() => {
       const ownNoise = square * (noise.second ** 2 / 2 + noise.sums ** 2 * data.mean[j] ** 2);
       const between = clipped(sum(values.map((value, k) => value ** 2 / groups.divisors[k])) - ownNoise * category.noise, 0, variance);
       const within = (variance - between) * n / category.freedom;
-      const moved = data.scale[j] * (data.means.bought[j] - data.mean[j]), tail = data.scale[j] * data.means.tails[j];
+      const moved = data.scale[j] * (data.means.bought[j] - data.mean[j]);
+      const [less, more] = [data.means.below, data.means.above].map((tails) => data.scale[j] * tails[j]);
       return values.map((value, k) => {
         const share = groups.divisors[k], effect = value / share, mean = centre + effect;
         const away = data.location[j] - mean, offset = category.offsets[k], f = groups.squares[k];
@@ -423,8 +424,8 @@ const dpgep = (() => {
         const unknown = noise.sums > 0 && groups.shares[k] < SHOWN * category.least ? Infinity : 0;
         return {
           value: mean,
-          low: mean - Math.hypot(half, (below[k] + reach) / share) - Math.hypot(Math.max(-moved, 0), tail) - unknown,
-          high: mean + Math.hypot(half, (above[k] + reach) / share) + Math.hypot(Math.max(moved, 0), tail) + unknown,
+          low: mean - Math.hypot(half, (below[k] + reach) / share) - Math.hypot(Math.max(-moved, 0), less) - unknown,
+          high: mean + Math.hypot(half, (above[k] + reach) / share) + Math.hypot(Math.max(moved, 0), more) + unknown,
         };
       });
     });

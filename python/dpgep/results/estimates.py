@@ -148,7 +148,7 @@ class Description:
             f"{len(self.names)} columns, {self.n_people:.0f} people; intervals at {self.level:.0%}, noise and sampling",
             f"  privacy  {self.privacy}",
         ]
-<<<<<<< HEAD
+        lines.extend(of_absent(self.absent, "deviations are smaller"))
         return "\n".join([*lines, *aligned([("", "mean", "deviation"), *self._rows])])
 
     @property
@@ -160,11 +160,6 @@ class Description:
     def _repr_html_(self) -> str:
         about = [("people", f"{self.n_people:.0f}"), ("privacy", str(self.privacy))]
         return html_table(about) + html_table(self._rows, ("column", f"mean, at {self.level:.0%}", "deviation"))
-=======
-        lines.extend(of_absent(self.absent, "deviations are smaller"))
-        table = [("", "mean", "deviation"), *zip(self.names, means, deviations, strict=True)]
-        return "\n".join([*lines, *aligned(table)])
->>>>>>> 285a1cc5 (Octaves that were bought show what a bound takes from long tails: intervals of means, variances and covariances hold it, and warnings name the columns)
 
 
 def mean(release: ReleasedColumns, columns: Columns = None) -> Matrix:

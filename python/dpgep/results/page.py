@@ -63,7 +63,7 @@ def _data(release: Any, level: float, about: dict[str, Any]) -> dict[str, Any]:
         noisy, preprocessing = release._moments_of(release._numbers(None))
     standard, d, tail = standardization_of(noisy), len(noisy.second), (1 + level) / 2
     freedom = np.maximum(noisy.n - np.arange(d) - 1, 1.0)
-    bought, tails = reach_of_means(noisy, preprocessing, release._row_bound)
+    bought, below, above = reach_of_means(noisy, preprocessing, release._row_bound)
     return {
         "names": described.names,
         "level": level,
@@ -80,7 +80,7 @@ def _data(release: Any, level: float, about: dict[str, Any]) -> dict[str, Any]:
         "correlation": {name: _triangle(getattr(correlation, name), _shortened) for name in ("values", "low", "high")},
         "pca": pca,
         "clipping": None if noisy.clipping is None else _clipping(noisy.clipping),
-        "means": {"bought": bought.tolist(), "tails": tails.tolist()},
+        "means": {"bought": bought.tolist(), "below": below.tolist(), "above": above.tolist()},
         "normal": float(scipy.special.ndtri(tail)),
         "student": scipy.special.stdtrit(freedom, tail).tolist(),
         "indicators": release.model.indicators,
