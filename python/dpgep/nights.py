@@ -157,8 +157,8 @@ class Register:
         assert self.report.public is not None
         public = replace(self.report.public, n_people=n if self.facts.n_is_public else None)
         bought = self.preprocessing
-        if bought is not None:  # the variances are of the first night's people
-            bought = replace(bought, variance=None, variance_error=None)
+        if bought is not None:  # these are of the first night's people
+            bought = replace(bought, variance=None, variance_error=None, magnitudes=None)
         report = replace(self.report, releases=(*others, entry), public=public)
         return Release(self.model, report, noisy, frozenset([self.name]), bought)
 

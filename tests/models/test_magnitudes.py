@@ -23,7 +23,7 @@ def counted(x: np.ndarray, deviation: float = 0.0) -> Magnitudes:
     """One column's people by octave from 2^-6 on."""
     octaves = np.floor(np.log2(np.abs(x))).astype(int)
     counts = np.stack([[((octaves == e) & (sign * x > 0)).sum() for e in range(-6, 20)] for sign in (1, -1)])
-    return Magnitudes(-6, counts[None].astype(float), deviation)
+    return Magnitudes(-6, counts[None].astype(float), deviation, len(x))
 
 
 @pytest.mark.parametrize("law", LAWS)
@@ -36,11 +36,11 @@ def test_octaves_show_what_a_bound_takes_from_a_tail(law: str) -> None:
     kept = np.minimum(bound / np.abs(z), 1.0)
     lost, moved = (z**2 * (1 - kept**2)).mean(), (z * (1 - kept)).mean()
     exact = counted(x)
-    squares, shifts = (found[0, 0] for found in exact.beyond(location, scale, bound, n))
+    squares, shifts = (found[0, 0] for found in exact.beyond(location, scale, bound))
     assert lost / 1.3 < squares < 1.5 * lost
     assert 1 / 1.3 < shifts / moved < 1.5, (shifts, moved)
-    noisy = Magnitudes(-6, exact.counts + 40 * rng.standard_normal(exact.counts.shape), 40.0)
-    squares, shifts = (np.median(found[:, 0]) for found in noisy.beyond(location, scale, bound, n))
+    noisy = Magnitudes(-6, exact.counts + 40 * rng.standard_normal(exact.counts.shape), 40.0, n)
+    squares, shifts = (np.median(found[:, 0]) for found in noisy.beyond(location, scale, bound))
     assert lost / 2 < squares < 2.5 * lost
     assert np.sign(shifts) == np.sign(moved)
 
@@ -52,8 +52,8 @@ def test_normal_columns_have_no_tails(mean: float) -> None:
     exact = counted(mean + rng.standard_normal(n))
     for deviation in (0.0, 50.0):
         noise = deviation * rng.standard_normal(exact.counts.shape)
-        found = Magnitudes(-6, exact.counts + noise, deviation)
-        squares, shifts = found.beyond(np.array([mean]), np.ones(1), 4.0, n)
+        found = Magnitudes(-6, exact.counts + noise, deviation, n)
+        squares, shifts = found.beyond(np.array([mean]), np.ones(1), 4.0)
         assert np.sort(squares[:, 0])[2] < 0.03
         assert abs(np.median(shifts)) < 0.01
 
@@ -83,12 +83,12 @@ def test_intervals_of_a_long_tailed_column_hold_or_are_warned_of_by_its_name() -
 def test_magnitudes_are_of_columns() -> None:
     counts = np.ones((2, 2, 3))
     scale = {"location": np.zeros(2), "scale": np.ones(2)}
-    kept = dpgep.Preprocessing(1.0, **scale, magnitudes=Magnitudes(0, counts, 1.0))
-    assert kept == dpgep.Preprocessing(1.0, **scale, magnitudes=Magnitudes(0, counts, 1.0))
-    assert kept != dpgep.Preprocessing(1.0, **scale, magnitudes=Magnitudes(0, 2 * counts, 1.0))
+    kept = dpgep.Preprocessing(1.0, **scale, magnitudes=Magnitudes(0, counts, 1.0, 9))
+    assert kept == dpgep.Preprocessing(1.0, **scale, magnitudes=Magnitudes(0, counts, 1.0, 9))
+    assert kept != dpgep.Preprocessing(1.0, **scale, magnitudes=Magnitudes(0, 2 * counts, 1.0, 9))
     assert kept.restricted(np.array([1])).magnitudes.counts.shape == (1, 2, 3)
     with pytest.raises(ValueError, match="magnitudes must be of the columns"):
-        dpgep.Preprocessing(1.0, **scale, magnitudes=Magnitudes(0, counts[:1], 1.0))
-    for wrong in ((0, np.full((1, 2, 3), np.nan), 1.0), (0, np.ones((2, 3)), 1.0), (-501, counts, 1.0)):
+        dpgep.Preprocessing(1.0, **scale, magnitudes=Magnitudes(0, counts[:1], 1.0, 9))
+    for wrong in ((0, np.full((1, 2, 3), np.nan), 1.0, 9), (0, np.ones((2, 3)), 1.0, 9), (-501, counts, 1.0, 9)):
         with pytest.raises(ValueError, match="magnitudes must"):
             Magnitudes(*wrong)

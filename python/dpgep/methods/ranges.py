@@ -58,11 +58,11 @@ class ColumnRanges:
         signs = histogram.values.swapaxes(0, 1).reshape(-1, histogram.values.shape[2])[:, 1:]
         runs = people_runs(signs, histogram.deviation, within=2 * sizes)
         zeros, d = histogram.values[:, 0, 0].tolist(), len(sizes)
-        self._keep(columns, histogram, sizes)
         each = zip(zeros, sizes, runs[:d], runs[d:], strict=True)
         found = [_Signs.of(*counted, histogram.deviation) for counted in each]
         self._people[columns] = [one.people for one in found]
         n = max(float(self._people.max()), 1.0) if n is None else n
+        self._keep(columns, histogram, sizes, n)
         for j, one in zip(columns, found, strict=True):
             up, down, unseen = one.up, one.down, 0.0 if self._missing else n - one.people
             self.zero[j] = one.zeros > 0 and not up and not down
@@ -74,7 +74,7 @@ class ColumnRanges:
             self.low[j] = -down.upper if down else up.lower if up and one_sided else 0.0
             self.high[j] = up.upper if up else -down.lower if down and one_sided else 0.0
 
-    def _keep(self, columns: NDArray[np.intp], histogram: NoisyCounts, sizes: list[BinRun]) -> None:
+    def _keep(self, columns: NDArray[np.intp], histogram: NoisyCounts, sizes: list[BinRun], n: float) -> None:
         """The counts of the octaves that hold people, and some more."""
         seen = [run for run in sizes if run.is_seen]
         if seen:
@@ -83,7 +83,7 @@ class ColumnRanges:
             counts = histogram.values[:, :, 1:][:, :, octaves]
             kept = np.zeros((len(self.low), *counts.shape[1:]))
             kept[columns] = counts
-            self.magnitudes = Magnitudes(FIRST_OCTAVE + first, kept, histogram.deviation)
+            self.magnitudes = Magnitudes(FIRST_OCTAVE + first, kept, histogram.deviation, float(n))
 
     def look_closer(self, columns: NDArray[np.intp], histogram: NoisyCounts) -> None:
         """Narrower intervals of some columns from counts in equal parts of the present ones."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep._checks import NonNegative, check_fields
+from dpgep._checks import NonNegative, Positive, check_fields
 from dpgep._show import Shown
 from dpgep.models.model import Matrix
 
@@ -79,11 +79,13 @@ class Magnitudes(Shown):
     counts : (d, 2, m), people with positive and with negative values, in each octave from there on; 0 for columns whose
         magnitudes were not bought.
     deviation : of the noise in a count.
+    n : how many people were counted, as far as that is known.
     """
 
     first: int
     counts: Matrix
     deviation: NonNegative
+    n: Positive
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -98,10 +100,10 @@ class Magnitudes(Shown):
         """The same for some of the columns."""
         return replace(self, counts=self.counts[features])
 
-    def beyond(self, location: Matrix, scale: Matrix, bound: float, n: float) -> tuple[Matrix, Matrix]:
+    def beyond(self, location: Matrix, scale: Matrix, bound: float) -> tuple[Matrix, Matrix]:
         """What columns z = (x - location)/scale lose of their mean square and of their mean, each (repeats, d).
 
-        Of n people, rows of an entry z and d - 1 others of mean square 1 are shortened to ``bound``. Octaves that noise
+        Rows of an entry z and d - 1 others of mean square 1 are shortened to ``bound``. Octaves that noise
         hides continue those that are seen: logarithms of counts fall faster and faster, by second differences as the
         last three show (those of both signs alike in columns about zero), as in normal, log-normal, gamma, Student's
         and Pareto's laws. Where an empty octave contradicts that there is no more. 0 where octaves do not show how a
@@ -129,9 +131,9 @@ class Magnitudes(Shown):
             slopes[:, 1:-1] = np.clip((logs[:, 2:] - logs[:, :-2]) / 2, -_STEEPEST, _STEEPEST)
             within = np.exp(slopes[:, :, None] * places)
             end = ends[np.arange(2 * d), last]
-            hidden = (end < _LEAST_END) | (deviations * end**2 > _MOST_HIDDEN * n)
+            hidden = (end < _LEAST_END) | (deviations * end**2 > _MOST_HIDDEN * self.n)
             shows = (curvature > _LEAST_CURVATURE) & ~(about_zero.repeat(2) & hidden)
-            people = np.where(shows[:, None], people, 0.0) / n
+            people = np.where(shows[:, None], people, 0.0) / self.n
             within *= (people / within.sum(axis=2))[:, :, None]
             for each, loss in zip(found, losses, strict=True):
                 each.append((within * loss).reshape(d, -1).sum(axis=1))

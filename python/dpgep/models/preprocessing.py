@@ -398,7 +398,7 @@ def unclipped(
     hidden = _HIDDEN * of_variances / max(float(before.sum()), of_variances, 1e-300)
     far = _FAR * released.noise.second / preprocessing.bound**2
     held = min(_OF_TAILS * longer, far) + min(hidden, _MOST_HIDDEN)
-    tails, longest, shift = _tails(released, preprocessing, np.maximum(before - after, 0.0))
+    tails, longest, shift = _tails(preprocessing, np.maximum(before - after, 0.0))
     missing = np.where(lost > made_up, (_GROWN - 1) * (1 - left), 0.0)  # tails of its own, seen in part
     bought = preprocessing.present(released.n) * np.where(np.isfinite(left_error), 1 + left_error + missing, 0.0)
     most = np.maximum(np.maximum(bought, before * (1 + held)), before + _TWICE * longest)
@@ -410,7 +410,7 @@ def unclipped(
     return moments, replace(preprocessing, energy_kept=1.0)
 
 
-def _tails(released: ReleasedMoments, preprocessing: Preprocessing, made_up: Matrix) -> tuple[Matrix, ...]:
+def _tails(preprocessing: Preprocessing, made_up: Matrix) -> tuple[Matrix, ...]:
     """(d,) each: what octaves show that clipping took of variances of columns, less what was ``made_up``, at least and
     at most; and of means (`Magnitudes.beyond`). 0 where that is not sure. In mapped units.
     """
@@ -419,7 +419,7 @@ def _tails(released: ReleasedMoments, preprocessing: Preprocessing, made_up: Mat
         return (np.zeros(d),) * 3
     location = np.zeros(d) if preprocessing.location is None else preprocessing.location
     scale = np.ones(d) if preprocessing.scale is None else preprocessing.scale
-    squares, shifts = magnitudes.beyond(location, scale, preprocessing.bound, released.n)
+    squares, shifts = magnitudes.beyond(location, scale, preprocessing.bound)
     squares = np.maximum(squares - made_up, 0.0)
     ordered = np.sort(squares, axis=0)
     sure = ordered[_SURELY] > _LEAST_TAILS

@@ -171,7 +171,7 @@ class ReleasedColumns:
         """Moments of the people of a group, as a release of nobody else has them."""
         mapped = self.preprocessing
         if mapped is not None:  # variances were bought of everybody
-            mapped = replace(mapped, variance=None, variance_error=None)
+            mapped = replace(mapped, variance=None, variance_error=None, magnitudes=None)
         return of_group(self._noisy, number), mapped
 
     @cached_property

@@ -360,7 +360,7 @@ class Release(ReleasedColumns):
         if some is not None:
             noisy, clipped = replace(some, second=some.second.copy()), some
         if preprocessing is not None and not (some is None and given is None):  # variances were bought of everybody
-            preprocessing = replace(preprocessing, variance=None, variance_error=None)
+            preprocessing = replace(preprocessing, variance=None, variance_error=None, magnitudes=None)
         return self._answer(model, noisy, preprocessing, n_components, options, clipped=clipped)
 
     def _answer(
