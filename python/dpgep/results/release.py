@@ -273,6 +273,7 @@ class Release(ReleasedColumns):
         names = self._names_of(features)
         return classifier(noisy, preprocessing, classes, self.report, ridge=ridge, priors=priors, feature_names=names)
 
+    @on_one_thread_of_blas
     def sample(
         self,
         n: int,
