@@ -23,19 +23,19 @@ const dpgep = (() => {
   const trace = (a) => sum(a.map((row, i) => row[i]));
   const forms = (contrasts, a) => contrasts.map((row) => dot(row, applied(a, row)));
   const outer = (u, v) => u.map((x) => v.map((y) => x * y));
-  const largest = (a) => Math.max(...a.map((row) => Math.max(...row.map(Math.abs))));
+  const size = (a) => Math.sqrt(sum(a.map((row) => dot(row, row))));
   const clipped = (value, low, high) => Math.min(Math.max(value, low), high);
 
   /** Eigenvalues of a symmetric matrix, descending, and unit eigenvectors as rows: rotations of pairs (Jacobi). */
   function eigen(matrix) {
     const n = matrix.length, a = matrix.map((row) => Float64Array.from(row));
     const vectors = identity(n).map((row) => Float64Array.from(row));
-    const size = Math.sqrt(sum(a.map((row) => dot(row, row))));
+    const norm = size(a);
     for (let sweep = 0; sweep < 60; sweep++) {
       let off = 0;
       for (let p = 0; p < n; p++) for (let q = 0; q < p; q++) off += a[p][q] ** 2;
-      if (Math.sqrt(off) <= 1e-17 * size) break;
-      for (let p = 0; p < n; p++) for (let q = p + 1; q < n; q++) rotate(a, vectors, p, q, 1e-20 * size);
+      if (Math.sqrt(off) <= 1e-17 * norm) break;
+      for (let p = 0; p < n; p++) for (let q = p + 1; q < n; q++) rotate(a, vectors, p, q, 1e-20 * norm);
     }
     const order = range(n).sort((i, j) => a[j][j] - a[i][i]);
     return { values: order.map((i) => a[i][i]), vectors: order.map((i) => Array.from(vectors[i])) };
@@ -237,7 +237,7 @@ const dpgep = (() => {
       const step = combined(next, -1, g).map((row) => row.map((x) => STEP * x));
       vectors = turned;
       g = combined(g, 1, step);
-      if (largest(step) <= CONVERGED * largest(g)) break;
+      if (size(step) <= CONVERGED * size(g)) break;
     }
     return [g, noiseSquared(g, v, m, w)];
   }

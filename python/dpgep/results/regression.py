@@ -466,7 +466,7 @@ def _corrected_inverse(matrix: Matrix, variation: float, mean: Matrix, mean_vari
     for _ in range(_MOST_STEPS):
         step = _STEP * (_resolvent(matrix + _of_mean(g, mean, mean_variation), variation) - g)
         g = g + step
-        if np.abs(step).max() <= _CONVERGED * np.abs(g).max():
+        if np.linalg.norm(step) <= _CONVERGED * np.linalg.norm(g):  # the same in any basis
             break
     return g, _noise_squared(g, variation, mean, mean_variation)
 
