@@ -194,8 +194,8 @@ class Preprocessing(Shown):
             raise ValueError("n_present must be positive, of columns whose missing values count as locations")
         known = 0 if self.scale is None else len(self.scale)
         lengths = {len(part) for part in (self.location, self.scale) if part is not None}
-        if self.magnitudes is not None and lengths != {len(self.magnitudes.counts)}:
-            raise ValueError("magnitudes must be of the columns of a location or scale")
+        if self.magnitudes is not None and lengths - {len(self.magnitudes.counts)}:
+            raise ValueError("magnitudes must be of the columns of location and scale")
         if len(set(self.unsure)) < len(self.unsure) or not all(0 <= j < known for j in self.unsure):
             raise ValueError("unsure must be columns of a scale, each once")
         if self.scale is not None and not (self.scale >= 1 / _EXTREME).all():
@@ -289,7 +289,7 @@ class Preprocessing(Shown):
 
     def require_fits(self, model: Model) -> None:
         """Raise ValueError for a model of other columns, or one whose answer this would change."""
-        for part in self.parts().values():
+        for part in (*self.parts().values(), self._counts):
             if part is not None and len(part) != model.n_features:
                 raise ValueError(f"this preprocessing is of {len(part)} columns, not of {model.n_features}")
         if self.pairwise:
