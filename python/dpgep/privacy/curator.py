@@ -64,6 +64,8 @@ from dpgep.problems.mergeable_moments import SummedProblem
 from dpgep.problems.problem import MatrixProblem, MomentProblem, Problem, prepared_problem
 
 Answer = TypeVar("Answer", covariant=True)
+# What the histogram that a bound is chosen by is called.
+NORMS = "histogram of row norms"
 # Stages release on the grid 2^-_BITS of one person.
 _BITS = 2 * PLACE_BITS
 # No stage gets less than this part of a run's mu.
@@ -443,7 +445,7 @@ class Stages:
         """
         first, last = int(starts[0]), int(starts[-1])
         counts = self._sums(partial(NormCounts, first, last - first + 1), mu, preprocessing).counts
-        return self._histogram(np.add.reduceat(counts, starts - first), 1, mu, "histogram of row norms")
+        return self._histogram(np.add.reduceat(counts, starts - first), 1, mu, NORMS)
 
     def column_sums(self, interval: Interval, mu: float) -> NoisyCounts:
         """(3, d), sums of the columns' places u in their intervals, -1 to 1, and of u^2; how many people have one."""

@@ -16,10 +16,13 @@ from dpgep.methods.eigen import on_one_thread
 from dpgep.models.moments import ReleasedMoments, in_one_group, of_group, of_groups, together
 from dpgep.models.preprocessing import Preprocessing, unclipped
 from dpgep.models.row_model import Classes, RowModel
+from dpgep.privacy.curator import NORMS
 from dpgep.reports.report import PrivacyReport
 from dpgep.results.intervals import warn_of_clipping
 from dpgep.sources.names import Names, listed
 
+# Deviations of the noise of a histogram of norms that people must exceed to be seen in it.
+_HIDDEN = 3.0
 # Names or numbers of columns; None: all.
 Columns: TypeAlias = Sequence[str | int] | NDArray[Any] | None
 
@@ -60,6 +63,14 @@ class ReleasedColumns:
     def report(self) -> PrivacyReport:
         """What all answers from this release cost together, however many: the price of the release, which it names."""
         return replace(self.privacy, release=self.fingerprint)
+
+    @property
+    def _unseen(self) -> tuple[float, float] | None:
+        """Bought scales at which entries were cut, and how many people beyond the noise of norms may hide; or None."""
+        found, norms = self.preprocessing, [each for each in self.privacy.releases if each.query == NORMS]
+        if found is None or found.scale is None or not norms or found.largest >= Preprocessing.largest:
+            return None
+        return found.largest, _HIDDEN * sum(block.deviation for block in norms[-1].noise)
 
     def _numbers(self, columns: Columns, what: str = "columns") -> NDArray[np.intp]:
         if not self._noisy.sums.size:
@@ -191,6 +202,15 @@ class ReleasedColumns:
     @cached_property
     def _of_everybody(self) -> tuple[ReleasedMoments, Preprocessing | None]:
         return unclipped(in_one_group(self._noisy), self.preprocessing)
+
+
+def of_unseen(unseen: tuple[float, float] | None) -> list[str]:
+    """The line of a printed answer that says what none of its intervals can know; see `ReleasedColumns._unseen`."""
+    if unseen is None or not unseen[1]:
+        return []
+    cut, people = unseen
+    what = f"cut at {cut:.3g} scales; up to {people:.0f} people beyond would not show"
+    return [f"  tails     {what}: deviations may be larger"]
 
 
 def of_absent(absent: bool, effect: str) -> list[str]:

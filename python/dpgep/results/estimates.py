@@ -23,7 +23,7 @@ from dpgep.models.moments import (
 from dpgep.models.preprocessing import Preprocessing
 from dpgep.models.redundant import opposites
 from dpgep.reports.report import PrivacyReport
-from dpgep.results.columns import Columns, ReleasedColumns, of_absent, on_one_thread_of_blas
+from dpgep.results.columns import Columns, ReleasedColumns, of_absent, of_unseen, on_one_thread_of_blas
 from dpgep.results.intervals import RowLaw, correlation_intervals, require_law
 from dpgep.sources.names import Names
 
@@ -123,6 +123,8 @@ class Description:
     level : the probability that an interval covers its value, one by one.
     privacy : the report of the release, which pays for this and for every other answer from it.
     absent : whether absent values count as locations, which makes deviations smaller.
+    unseen : scales of a column, as they were bought, at which its values were cut, and how many people beyond the noise
+        may hide, who are in no interval; None where nothing was cut.
     """
 
     names: tuple[str, ...]
@@ -136,6 +138,7 @@ class Description:
     level: float
     privacy: PrivacyReport
     absent: bool
+    unseen: tuple[float, float] | None
 
     def to_frame(self) -> Any:
         """A pandas DataFrame, a row for each column."""
@@ -149,6 +152,7 @@ class Description:
             f"  privacy  {self.privacy}",
         ]
         lines.extend(of_absent(self.absent, "deviations are smaller"))
+        lines.extend(of_unseen(self.unseen))
         return "\n".join([*lines, *aligned([("", "mean", "deviation"), *self._rows])])
 
     @property
@@ -237,6 +241,7 @@ def describe(
         level=level,
         privacy=release.report,
         absent=release._absent,
+        unseen=release._unseen,
     )
 
 
