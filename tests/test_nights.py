@@ -19,6 +19,7 @@ import pytest
 from conftest import Matrix
 
 import dpgep
+from dpgep import night_file
 from dpgep.privacy.continual import Factor
 
 TERMS: dict[str, Any] = {"bound": 1.0, "epsilon": 1.0, "delta": 1e-6}
@@ -27,6 +28,13 @@ PLAIN: dict[str, Any] = {"bound": 1.0, "epsilon": np.inf}
 
 def rows_of(night: int, n: int = 40) -> Matrix:
     return np.random.default_rng(night).standard_normal((n + night, 3)) * [0.5, 0.3, 0.2] + 0.1
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting_for_the_disk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """But where processes are killed: most of the time of a small night is this."""
+    if "kills" not in request.fixturenames:
+        monkeypatch.setattr(night_file, "_PRAGMAS", (*night_file._PRAGMAS, "synchronous = OFF"))
 
 
 @pytest.fixture
@@ -181,7 +189,7 @@ def test_terms_are_those_of_the_first_night(path: Path, tmp_path: Path) -> None:
 
 def test_who_comes_too_often_is_refused_and_the_night_with_them(path: Path) -> None:
     nights = dpgep.Nights(path, nights=2, person="id", **TERMS)
-    people = pd.DataFrame(rows_of(0), columns=["a", "b", "c"]).assign(id=range(40))
+    people = _people()[:40].drop(columns="weight")
     nights.add(people, night="1")
     nights.add(people[:20], night="2")
     with pytest.raises(ValueError, match="were on 2 nights before"):
@@ -193,6 +201,48 @@ def test_who_comes_too_often_is_refused_and_the_night_with_them(path: Path) -> N
     with pytest.raises(TypeError, match="ids of several types"):
         nights.add(people.assign(id=[f"p{i}" for i in range(40)]), night="4")
     assert "the program counts these nights by ids" in nights.release().report.to_markdown()
+
+
+def _people() -> pd.DataFrame:
+    """Of forty people; the first ten have two rows each."""
+    found = pd.DataFrame(rows_of(10), columns=["a", "b", "c"])
+    return found.assign(id=[*range(40), *range(10)], weight=np.linspace(0, 2, 50))
+
+
+def _as_given(people: pd.DataFrame, form: str) -> dict[str, Any]:
+    """What a night is given: rows, weights where there are any, and whose they are."""
+    columns, weight = ["a", "b", "c", "id"], {"weights": "weight"} if form.startswith("weighted") else {}
+    kept = people[[*columns, *weight.values()]]
+    if form.endswith("dask"):
+        dataframe = pytest.importorskip("dask.dataframe")
+        return {"X": dataframe.from_pandas(kept, npartitions=3, sort=False), **weight}
+    if form.endswith("batches"):
+        source = dpgep.scan(lambda: (kept[start : start + 9] for start in range(0, 50, 9)))
+        return {"X": source[columns], **{name: source[key] for name, key in weight.items()}}
+    return {"X": kept, **weight}
+
+
+FORMS = ["memory", "weighted memory", "batches", "weighted batches", "weighted dask"]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_rows_of_who_came_as_often_as_they_may_are_left_out(path: Path, form: str) -> None:
+    """What is released has the bits of nights that they did not come to, wherever the rows lie."""
+    terms: dict[str, Any] = {**PLAIN, "adjacency": "add-remove", "nights": 2, "person": "id"}
+    if form.startswith("weighted"):
+        terms["largest_weight"] = 1.5
+    people = _people()
+    nights, others = dpgep.Nights(path, **terms), dpgep.Nights(path.with_name("others"), **terms)
+    came = [people, people[people.id < 20], people[people.id % 2 == 0], people]
+    counted = [came[0], came[1], came[2][came[2].id >= 20], came[3][(came[3].id >= 20) & (came[3].id % 2 == 1)]]
+    for night, (given, expected) in enumerate(zip([*came, people], [*counted, people[:0]], strict=True)):
+        found = nights.add(**_as_given(given, form), night=str(night))
+        known = others.add(
+            **_as_given(expected, form.replace("batches", "memory").replace("dask", "memory")), night=str(night)
+        )
+        for name in ("second", "sums", "counts"):
+            np.testing.assert_array_equal(getattr(found._noisy, name), getattr(known._noisy, name))
+    assert "leaves out the rows of further nights" in found.report.to_markdown()
 
 
 def test_exact_sums_are_kept_as_long_as_they_are_needed_for_their_owner_alone(path: Path) -> None:
@@ -280,7 +330,9 @@ def test_processes_that_are_killed_add_a_night_once_or_not(path: Path, tmp_path:
 # ---- what it costs, by replays ----
 
 
-def _worst(adjacency: Any, nights: int, of_night: list[int]) -> tuple[Callable[[Any], Any], tuple[Matrix, Matrix]]:
+def _worst(
+    adjacency: Any, nights: int, of_night: list[int], *, ids: bool = False
+) -> tuple[Callable[[Any], Any], tuple[Matrix, Matrix]]:
     """A run, and the rows of the person who differs, on some nights of twelve: the worst that a release knows."""
     cosine = -1 / 8  # for noise of deviations (1, 2): section 3
     one, other = np.array([1.0, 0, 0]), np.array([cosine, np.sqrt(1 - cosine**2), 0])
@@ -288,9 +340,14 @@ def _worst(adjacency: Any, nights: int, of_night: list[int]) -> tuple[Callable[[
 
     def run(row: Matrix) -> Any:
         folder = tempfile.mkdtemp()
-        register = dpgep.Nights(Path(folder) / "a", keep=5, nights=nights, adjacency=adjacency, mu=1.0, bound=1.0)
+        terms: dict[str, Any] = {"adjacency": adjacency, "mu": 1.0, "bound": 1.0, "person": "id" if ids else None}
+        register = dpgep.Nights(Path(folder) / "a", keep=5, nights=nights, **terms)
         rows = [np.vstack([crowd, row]) if night in of_night else crowd for night in range(12)]
-        return [register.add(each, night=str(night)) for night, each in enumerate(rows)]
+        whose = [[*range(10 * night, 10 * night + 3), 999][: len(each)] for night, each in enumerate(rows)]
+        return [
+            register.add(each, night=str(night), person=whose[night] if ids else None)
+            for night, each in enumerate(rows)
+        ]
 
     return run, (np.empty((0, 3)) if adjacency == "add-remove" else other[None], one[None])
 
@@ -308,8 +365,20 @@ def test_a_person_costs_what_is_paid_and_no_less_on_neighbouring_nights(
 
 
 @pytest.mark.entropy
-def test_a_person_who_comes_once_more_than_was_promised_costs_more() -> None:
+def test_a_person_who_comes_once_more_than_was_promised_costs_more_unless_somebody_counts() -> None:
     run, people = _worst("add-remove", 2, [2, 3, 4])
+    assert dpgep.auditing.replay(run, people).flagged
+    run, people = _worst("add-remove", 2, [2, 3, 4], ids=True)
+    result = dpgep.auditing.replay(run, people)
+    assert not result.flagged, result
+    assert 0.98 < result.mu <= 1
+
+
+@pytest.mark.entropy
+def test_a_person_whose_further_nights_are_counted_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, fault in (("came", lambda *given: []), ("count", lambda *given: None)):
+        monkeypatch.setattr(night_file.NightTables, name, fault)
+    run, people = _worst("add-remove", 2, [2, 3, 4], ids=True)
     assert dpgep.auditing.replay(run, people).flagged
 
 

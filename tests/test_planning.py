@@ -401,6 +401,7 @@ def test_a_plan_of_nights_is_of_their_last_morning(tmp_path: Path) -> None:
     assert found.noise_level == pytest.approx(last._noisy.second_noise_level, rel=1e-3)
     alike = plan("pca", **{**given, "mu": 0.3 * Factor(365).mu_of_sums(30)})
     assert found.sample.span == pytest.approx(alike.sample.span, rel=1e-6)
-    assert "30, of other people each" in str(found)
+    assert "30, of other people each" in str(again := dpgep.load(bytes_of(found)))
+    assert again.noise_level == found.noise_level
     with pytest.raises(ValueError, match="plan with a number as bound"):
         plan("pca", **{**given, "bound": "auto"}, nights=30)

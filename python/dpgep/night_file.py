@@ -116,6 +116,12 @@ class NightTables:
         rows = self._execute("SELECT id FROM people LIMIT 1")
         return [np.frombuffer(blob, "<u8").astype(np.uint64).reshape(1, 2) for (blob,) in rows]
 
+    def came(self, nights: int) -> list[NDArray[np.uint64]]:
+        """The ids of all people who came on so many nights."""
+        rows = self._execute("SELECT id FROM people WHERE nights >= ?", (nights,))
+        ids = np.frombuffer(b"".join(blob for (blob,) in rows), "<u8").astype(np.uint64).reshape(-1, 2)
+        return [ids] if len(ids) else []
+
     def count(self, ids: Iterable[NDArray[np.uint64]], most: int) -> None:
         """Count a night of these people. Raises ValueError where some have more than ``most``."""
         found = ((each.astype("<u8").tobytes(),) for part in ids for each in part)

@@ -81,9 +81,12 @@ class Register:
         """What is published of exact sums."""
         return Factor(self.keep)
 
-    def moments(self) -> Moments:
-        """Sums of nobody, for the rows of a night."""
-        return Moments(
+    def moments(self, tables: NightTables) -> Moments:
+        """Sums of nobody, for the rows of a night, from which who came as often as they may is left out.
+
+        Where it is public who came when, they are not, and the night will be refused.
+        """
+        moments = Moments(
             self.model,
             bound=self.bound,
             preprocessing=self.preprocessing,
@@ -93,6 +96,9 @@ class Register:
             rows=self.rows,
             largest_weight=self.largest_weight,
         )
+        if self.person is not None and not self.facts.n_is_public and (came := tables.came(self.nights)):
+            moments._identities = Identities(left_out=Identities(came))
+        return moments
 
     @cached_property
     def facts(self) -> PublicFacts:
@@ -183,8 +189,9 @@ class Nights:
     keep : int
         Exact sums of this many nights are kept, 16 bytes for each pair of columns and night.
     nights : int
-        On how many nights a person may come. With ``person`` who comes once more is refused; without, this is a promise
-        that nothing checks. Two nights cost 1.9 times the noise, twelve 9.9 times.
+        On how many nights a person may come. With ``person`` and "add-remove", rows of further nights are left out, and
+        nothing says whose, or how many; with "replace-one", where it is public who came when, such a night is refused.
+        Without ``person`` this is a promise that nothing checks. Two nights cost 1.9 times the noise, twelve 9.9 times.
     model : one of `dpgep.models`, optional
         What is asked. Default: the moments of a table, for any question, as of `dpgep.release`.
     classes, slices, y_range, edges, by_group, bound, preprocessing, adjacency, rows, largest_weight
@@ -248,9 +255,10 @@ class Nights:
         given = {"keep": keep, "nights": nights, "model": model, "person": person, **forms, **self._rows}
         self._terms = {name: _in_words(value) for name, value in given.items() if value is not None}
         is_paid = any(value is not None for value in forms.values())
+        self._is_begun = not is_paid
         if self._file.path.exists() or not is_paid:
             with self._file.transaction() as tables:
-                self._register(tables, begun=not is_paid)
+                self._is_begun = (self._stored if is_paid else self._register)(tables) is not None
 
     def add(
         self,
@@ -283,7 +291,8 @@ class Nights:
         PrivacyBudgetError
             On the first night, as `dpgep.release`.
         TypeError, ValueError
-            As `dpgep.Moments.update`, and where people came more often than they may: the night is not added.
+            As `dpgep.Moments.update`, and under "replace-one" where people came more often than they may: the
+            night is not added.
         OSError
             If the file cannot be written, or another process uses it for a minute.
         """
@@ -291,14 +300,14 @@ class Nights:
         if not isinstance(label, str) or not label:
             raise ValueError(f"night must be a label, such as a date, got {night!r}")
         with use_threads(n_threads):
-            register, is_there = self._begun(night, X, y, *others, person=person, weights=weights)
-            if is_there:
-                warn(f"night {night!r} is there already: its rows were not read again", RuntimeWarning)
-                return self.release()
-            moments = register.moments()
-            moments.update(X, y, *others, person=person, weights=weights)
+            self._require_begun(X, y, *others, person=person, weights=weights)
             with self._file.transaction(write=True) as tables:
-                if tables.number(night) is None:  # another process may have been faster
+                register = self._register(tables)
+                if tables.number(night) is not None:
+                    warn(f"night {night!r} is there already: its rows were not read again", RuntimeWarning)
+                else:
+                    moments = register.moments(tables)
+                    moments.update(X, y, *others, person=person, weights=weights)
                     register.add(tables, night, moments, self._seed)
                 return register.release(tables, 1, tables.last(), "all nights so far")
 
@@ -306,7 +315,6 @@ class Nights:
         """The release of the people of nights ``first`` to ``last``, by label; of all nights so far by default."""
         with self._file.transaction() as tables:
             register = self._register(tables)
-            assert register is not None  # or an error was raised
             numbers = (
                 1 if first is None else tables.number(first),
                 tables.last() if last is None else tables.number(last),
@@ -322,11 +330,15 @@ class Nights:
         with self._file.transaction() as tables:
             return tuple(tables.labels()) if tables.description is not None else ()
 
-    def _register(self, tables: NightTables, *, begun: bool = True) -> Register | None:
-        """What the first night has fixed. Raises ValueError where it must have ``begun``, or other terms were given."""
-        found = Register.stored(tables)
-        if found is None and begun:
+    def _register(self, tables: NightTables) -> Register:
+        """What the first night has fixed. Raises ValueError where there was none, or other terms were given."""
+        if (found := self._stored(tables)) is None:
             raise ValueError(NO_NIGHTS.format(self._file.path))
+        return found
+
+    def _stored(self, tables: NightTables) -> Register | None:
+        """The same, None where there was none."""
+        found = Register.stored(tables)
         if found is not None and self._seed is not None and not found.report.seeded:
             raise ValueError(f"the nights in {self._file.path} began without a seed: leave it out")
         for name, value in self._terms.items():
@@ -335,19 +347,14 @@ class Nights:
                 raise ValueError(f"the nights in {self._file.path} began with {has}, not {value}: leave it out")
         return found
 
-    def _begun(self, night: str, *data: Any, **whose: Any) -> tuple[Register, bool]:
-        """The register, and whether a night is there; the first rows begin it, and pay for all nights."""
-        if self._file.path.exists():
-            with self._file.transaction() as tables:
-                found = self._register(tables, begun=False)
-                if found is not None:
-                    return found, tables.number(night) is not None
-        with self._file.transaction(write=True, create=True) as tables:
-            found = self._register(tables, begun=False)  # another process may have been faster
-            if found is None:
-                found = self._begin(data, {name: value for name, value in whose.items() if value is not None})
-                tables.begin(NIGHTS.packed(found))
-        return found, False
+    def _require_begun(self, *data: Any, **whose: Any) -> None:
+        """The first rows begin the register, and pay for all nights."""
+        if not self._is_begun:
+            with self._file.transaction(write=True, create=True) as tables:
+                if self._stored(tables) is None:  # or another process was faster
+                    found = self._begin(data, {name: value for name, value in whose.items() if value is not None})
+                    tables.begin(NIGHTS.packed(found))
+            self._is_begun = True
 
     def _begin(self, data: tuple[Any, ...], whose: dict[str, Any]) -> Register:
         ids = {} if self._person is None else {"person": self._person}

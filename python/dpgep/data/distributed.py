@@ -125,7 +125,9 @@ class DistributedDataset(Dataset):
         """
         self.people.passes += 1
         key = self._comparison.key(alone=alone)
-        weights = None if self._weighting is None else (self._weighting.most_alike, self.weight_bits)
+        identities = self.people.identities
+        left_out = () if identities is None or identities.left_out is None else (identities.left_out,)
+        weights = None if self._weighting is None else (self._weighting.most_alike, self.weight_bits, *left_out)
         result = self._reduced((self._read, self._to_batch, make, key, weights))
         if isinstance(result, Exception):
             raise result
@@ -141,8 +143,8 @@ class DistributedDataset(Dataset):
         if key is not None:
             self._comparison.compare(checksum)
         self.people.n = n
-        if self._several_rows and self.people.identities is not None:
-            self.people.identities.add_rows(sums.whose)
+        if self._several_rows and identities is not None:
+            identities.add_rows(sums.whose)
         return sums.sums if self._several_rows else sums  # type: ignore[no-any-return]
 
     @abstractmethod

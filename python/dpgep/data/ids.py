@@ -368,16 +368,20 @@ def _firsts(numbers: Numbers, known: int = -1) -> NDArray[np.intp]:
 
 
 class Identities:
-    """Who has rows in what was summed: 16 bytes for each person, from which ids can be guessed: as confidential."""
+    """Who has rows in what was summed: 16 bytes for each person, from which ids can be guessed: as confidential.
 
-    def __init__(self, parts: Sequence[Digests] = ()) -> None:
+    Rows of the people in ``left_out`` are not to be summed.
+    """
+
+    def __init__(self, parts: Sequence[Digests] = (), left_out: Identities | None = None) -> None:
+        self.left_out = left_out
         self._table = core.Numbering(int.from_bytes(os.urandom(8), "little"))
         self._parts: list[Digests] = []  # each smaller than the one before it
         for part in parts:
             self.add_rows(part)
 
-    def __reduce__(self) -> tuple[type[Identities], tuple[list[Digests]]]:
-        return Identities, (list(self._parts),)
+    def __reduce__(self) -> tuple[type[Identities], tuple[list[Digests], Identities | None]]:
+        return Identities, (list(self._parts), self.left_out)
 
     def add_rows(self, whose: Digests) -> None:
         """The people of some rows, any of whom may be known. Raises TypeError where ids are of several types."""
@@ -388,6 +392,16 @@ class Identities:
         self._parts.append(whose[_firsts(np.maximum(numbers, n_known - 1), n_known - 1)])
         while len(self._parts) > 1 and len(self._parts[-2]) <= len(self._parts[-1]):
             self._parts[-2:] = [np.concatenate(self._parts[-2:])]
+
+    def add_counted(self, whose: Digests) -> NDArray[np.intp] | None:
+        """The people of some rows, but for who is left out. Which rows are to be summed; None for all."""
+        counted = None if self.left_out is None else self.left_out.others(whose)
+        self.add_rows(whose if counted is None else whose[counted])
+        return counted
+
+    def others(self, whose: Digests) -> NDArray[np.intp]:
+        """Which rows are other people's, in their order."""
+        return np.flatnonzero(self._numbers(whose, is_open=False) < 0)
 
     def add(self, others: Identities) -> None:
         """Others, any of whom may be known."""
@@ -404,7 +418,7 @@ class Identities:
             )
 
     def copy(self) -> Identities:
-        return Identities(self._parts)
+        return Identities(self._parts, self.left_out)
 
     def _numbers(self, whose: Digests, *, is_open: bool) -> Numbers:
         numbers = np.empty(len(whose), np.int64)

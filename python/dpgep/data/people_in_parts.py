@@ -14,7 +14,7 @@ from typing import Any, Generic, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep.data.ids import Digests, Numbers, digests, numbered_digests
+from dpgep.data.ids import Digests, Identities, Numbers, digests, numbered_digests
 from dpgep.data.people import Coded, row_keys, row_weights, weighted
 from dpgep.data.rows import NO_GROUP, Batch, Rows, S, add_weighted, block_height, joined_views
 from dpgep.data.weighting import Weighting
@@ -87,11 +87,19 @@ def _stacked(blocks: Sequence[Any]) -> Any:
 
 
 class SumsOfPeople(Generic[S]):
-    """Sums that ``make`` begins, over all rows of some people, and the digest of each person."""
+    """Sums that ``make`` begins, over all rows of some people but who is left out, and the digest of each person."""
 
-    def __init__(self, make: Callable[[], S], people: Identified | None, most_alike: int | None, bits: int) -> None:
+    def __init__(
+        self,
+        make: Callable[[], S],
+        people: Identified | None,
+        most_alike: int | None,
+        bits: int,
+        left_out: Identities | None = None,
+    ) -> None:
         self.sums, self.whose = make(), np.empty((0, 2), np.uint64)
         if people is not None:
+            people = people if left_out is None else people.taken(left_out.others(people.whose))
             persons, self.whose = numbered_digests(people.whose)
             add_weighted(self.sums, make, people.weighed(persons, most_alike, bits))
 

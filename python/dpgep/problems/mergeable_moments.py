@@ -249,7 +249,7 @@ class Moments:
             views = opened_views(self.model, data, self._adjacency, fewest=0)
             names = [view.names for view in views]
             model = named(self.model, *names)  # before a pass
-            identities = None if self.person is None else Identities()
+            identities = self._identities and Identities(left_out=self._identities.left_out)
             dataset = dataset_of(
                 self.model, views, data[len(views) :], self.bound, "add-remove", client, weighting, identities
             )

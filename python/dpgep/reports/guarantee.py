@@ -435,6 +435,8 @@ def _person(report: Guarantee) -> str:
             counted = "nothing has counted these nights, and each row of a night is presumed to be a person"
         else:
             counted = "the program counts these nights by ids, which are taken as right"
+            if report.adjacency == "add-remove":
+                counted += ", and leaves out the rows of further nights"
         return (
             f"A person may come on at most {report.public.nights} of all nights, and is protected with all rows of "
             f"these: {counted}; of each night, {number}."
