@@ -10,6 +10,7 @@ import stat
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from conftest import Matrix
 
 import dpgep
 from dpgep import night_file
+from dpgep.nights import NIGHTS, _read
 from dpgep.privacy.continual import Factor
 
 TERMS: dict[str, Any] = {"bound": 1.0, "epsilon": 1.0, "delta": 1e-6}
@@ -256,6 +258,47 @@ def test_exact_sums_are_kept_as_long_as_they_are_needed_for_their_owner_alone(pa
     content = path.read_bytes()
     assert [blob in content for blob in blobs] == [False, False, False, True, True, True]
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_an_empty_file_that_all_may_read_is_closed_to_them(path: Path) -> None:
+    path.touch()
+    path.chmod(0o666)
+    dpgep.Nights(path, **TERMS).add(rows_of(0), night="0")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("label", ["", " 1", "1 ", "a\0b", "\ud800", 7])
+def test_a_label_that_no_file_holds_begins_nothing(path: Path, label: Any) -> None:
+    with pytest.raises(ValueError, match="night must be a label"):
+        dpgep.Nights(path, **TERMS).add(rows_of(0), night=label)
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"diagonal": 0},
+        {"diagonal": 0, "off_diagonal": 0, "sums": 0, "counts": 0},
+        {"diagonal": 1, "off_diagonal": 1, "sums": 1, "counts": 1},
+        {"off_diagonal": 1},
+        {"sums": -1},
+        {"weight_bits": 0},
+        {"nights": 2},
+        {"keep": 400},
+        {"keep": 0},
+    ],
+)
+def test_a_register_of_less_noise_than_its_report_says_is_refused(path: Path, adjacency: Any, forged: Any) -> None:
+    dpgep.Nights(path, keep=5, adjacency=adjacency, **TERMS).add(rows_of(0), night="0")
+    with sqlite3.connect(path) as tables:
+        register = _read(*tables.execute("SELECT description FROM register").fetchone())
+        noise = {name: value for name, value in forged.items() if name not in ("nights", "keep")}
+        others = {name: value for name, value in forged.items() if name not in noise}
+        other = replace(register, noise=replace(register.noise, **noise), **others)
+        tables.execute("UPDATE register SET description = ?", (NIGHTS.packed(other),))
+    with pytest.raises(ValueError, match=r"forged|not of the nights|keep must be"):
+        dpgep.Nights(path)
 
 
 def test_a_preparation_is_bought_of_the_first_night_and_stays(path: Path) -> None:

@@ -47,6 +47,8 @@ class NightFile:
         """
         if create:
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
+            if not self.path.stat().st_size:  # also where somebody else has made it, for all to read
+                self.path.chmod(0o600)
         elif not self.path.exists():
             raise ValueError(NO_NIGHTS.format(self.path))
         try:

@@ -76,6 +76,17 @@ class Register:
         """That of a file; None where no night has begun it."""
         return None if tables.description is None else _read(tables.description)
 
+    def require_possible(self) -> None:
+        """Raise ValueError for a register that nobody began: of less noise than its report says was paid for."""
+        self.report.require_consistent()
+        for name in ("keep", "nights"):
+            require_count(name, getattr(self, name), largest=MOST_NIGHTS)
+        weight_bits, public = weight_bits_of(self.facts) + FACTOR_BITS, self.report.public
+        if (public and public.nights, self.noise.weight_bits) != (self.nights, weight_bits):
+            raise ValueError("the register is not of the nights and people that its report is about")
+        mu = (self.report.releases[-1].mu if self.report.releases else None) or 0.0
+        AllNights(self.factor, self.nights).require_paid(self.noise, self.layout, self.facts.adjacency, mu)
+
     @cached_property
     def factor(self) -> Factor:
         """What is published of exact sums."""
@@ -297,8 +308,8 @@ class Nights:
             If the file cannot be written, or another process uses it for a minute.
         """
         label: Any = night
-        if not isinstance(label, str) or not label:
-            raise ValueError(f"night must be a label, such as a date, got {night!r}")
+        if not isinstance(label, str) or not label.isprintable() or label != label.strip() or not label:
+            raise ValueError(f"night must be a label without spaces around it, such as a date, got {night!r}")
         with use_threads(n_threads):
             self._require_begun(X, y, *others, person=person, weights=weights)
             with self._file.transaction(write=True) as tables:
@@ -395,7 +406,7 @@ def _in_words(term: Any) -> str:
 @lru_cache(maxsize=4)
 def _read(description: bytes) -> Register:
     found: Register = opened(description).require(NIGHTS).record(Register, "the register")
-    found.report.require_consistent()
+    found.require_possible()
     return found
 
 

@@ -22,10 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep._dispatch import core
-from dpgep.models.model import Matrix
+from dpgep.models.model import Adjacency, Matrix
+from dpgep.models.moments import MomentLayout
 from dpgep.privacy.curator import noise_blocks
 from dpgep.privacy.ledger import Charge, LedgerEntry, cost_of, mu_rounded_down
-from dpgep.privacy.noise import IntegerNoise, integer_noise
+from dpgep.privacy.noise import IntegerNoise, integer_noise, moment_mu
 from dpgep.problems.mergeable_moments import default_bits
 
 # Nights whose exact sums are kept by default: a year.
@@ -107,6 +108,15 @@ class AllNights:
 
     factor: Factor
     nights: int
+
+    def require_paid(self, noise: IntegerNoise, layout: MomentLayout, adjacency: Adjacency, mu: float) -> None:
+        """Raise ValueError unless ``mu`` pays for all nights of this noise."""
+        if math.isinf(mu):
+            return
+        scales = [noise.diagonal, *[noise.sums] * layout.sums, *[noise.counts] * layout.counts]
+        costs = moment_mu(noise.deviations(), layout, adjacency) if min(scales) > 0 else math.inf
+        if costs > self.factor.mu_of_a_night(mu, self.nights) or 2 * noise.off_diagonal**2 < noise.diagonal**2:
+            raise ValueError("the noise of a night is less than what was paid for: the register is damaged, or forged")
 
     def answer(self, problem: Any, mu: float, stream: core.NoiseStream, charge: Charge) -> IntegerNoise:
         """Of a problem with sums of rows, of which none is read. ``charge`` records the cost of all nights."""
