@@ -22,7 +22,7 @@ from unittest import mock
 from dpgep._dispatch import core
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
-STYLES = {"plots": "default", "plots-dark": "dark_background"}
+STYLES = {"": "default", "-dark": "dark_background"}
 
 
 @contextlib.contextmanager
@@ -38,8 +38,8 @@ def seeded(name: str) -> Iterator[None]:
         yield
 
 
-def draw(page: Path, pictures: Path, style: str = "default", name: str | None = None) -> None:
-    """Run a page in a folder of its own; keep what its blocks save there, or else its ``figure``, as ``name``."""
+def draw(page: Path, pictures: Path, suffix: str = "") -> None:
+    """Run a page in a folder of its own, in a style; keep what its blocks save, and the ``figure`` of plots.md."""
     import matplotlib
 
     matplotlib.use("svg")
@@ -49,14 +49,14 @@ def draw(page: Path, pictures: Path, style: str = "default", name: str | None = 
     drawn: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder, seeded(page.name):
         os.chdir(folder)
-        with plt.style.context(style), plt.rc_context(small):
+        with plt.style.context(STYLES[suffix]), plt.rc_context(small):
             for block in re.findall(r"^```python\n(.*?)^```$", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL):
                 exec(block, drawn)
-            if name is not None:
-                drawn["figure"].savefig(f"{name}.svg")
+            if page.stem == "plots":
+                drawn["figure"].savefig("plots.svg")
             plt.close("all")
         for path in Path().glob("*.svg"):
-            (pictures / path.name).write_text(smaller(path.read_text("utf-8")), "utf-8")
+            (pictures / f"{path.stem}{suffix}.svg").write_text(smaller(path.read_text("utf-8")), "utf-8")
         os.chdir(DOCS)
 
 
@@ -74,8 +74,8 @@ def main() -> None:
     options = parser.parse_args()
     output, wanted = options.output.resolve(), options.pages
     if not wanted or "plots" in wanted:
-        for name, style in STYLES.items():
-            draw(DOCS / "plots.md", output, style, name)
+        for suffix in STYLES:
+            draw(DOCS / "plots.md", output, suffix)
     for page in sorted((DOCS / "examples").glob("*.md")):
         if not wanted or page.stem in wanted:
             draw(page, output)

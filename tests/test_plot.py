@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Matrix, solve_seeded
+from conftest import Matrix, noise_from, solve_seeded
 
 import dpgep
 from dpgep import plot
@@ -170,6 +170,136 @@ def test_prices_of_a_budget_show_what_is_left(ax: Any) -> None:
     for nothing in (dpgep.Budget(mu=1.0), without, without.privacy):
         with pytest.raises(ValueError, match=r"no shares of mu\^2"):
             plot.prices(nothing, ax=ax)
+
+
+def overlapping(texts: Any) -> list[tuple[str, str]]:
+    """Pairs of texts that cover each other, of a figure that was drawn, by more than half a pixel."""
+    boxes = [(text.get_text(), text.get_window_extent().padded(-0.5)) for text in texts if text.get_text()]
+    return [(a, b) for i, (a, box) in enumerate(boxes) for b, other in boxes[:i] if box.overlaps(other)]
+
+
+def require_fitting(ax: Any) -> None:
+    """Labels are within the figure, and cover no others."""
+    figure = ax.get_figure()
+    figure.draw_without_rendering()
+    edges = figure.bbox.padded(1)
+    for axis in (ax.xaxis, ax.yaxis):
+        low, high = sorted(axis.get_view_interval())
+        seen = [
+            label for at, label in zip(axis.get_ticklocs(), axis.get_ticklabels(), strict=True) if low <= at <= high
+        ]
+        assert not overlapping(seen)
+        for box in (label.get_window_extent() for label in seen):
+            assert edges.count_contains(box.corners()) == 4
+
+
+@pytest.mark.parametrize("size", [(4, 3), (6, 6)])
+def test_prices_of_many_releases_have_labels_without_collisions(size: tuple[int, int]) -> None:
+    from matplotlib.figure import Figure
+
+    costs = np.random.default_rng(0).uniform(0.1, 1, 40)
+    words = ("rows", "moments of a long and winding name that goes on " * 4, "sums of the columns and of their squares")
+    entries = [SimpleNamespace(mu=cost, query=f"{words[i % 3]} {i}") for i, cost in enumerate(costs)]
+    report: Any = SimpleNamespace(mu=float(np.linalg.norm(costs)), releases=entries)
+    ax = Figure(figsize=size, layout="constrained").subplots()
+    plot.prices(report, ax=ax)
+    widths = [bar.get_width() for bar in ax.patches]
+    assert sum(widths) == pytest.approx(1.0)
+    largest = np.flatnonzero(costs >= np.sort(costs)[-9])  # in the order of the releases
+    np.testing.assert_allclose(widths[:-1], costs[largest] ** 2 / (costs**2).sum())
+    assert ax.get_yticklabels()[-1].get_text() == "the 31 smallest"
+    require_fitting(ax)
+    assert not overlapping(ax.texts)
+
+
+@pytest.fixture(scope="module")
+def release() -> dpgep.Release:
+    import pandas as pd
+
+    x = people() * [100, 10, 1, 1, 1, 1]
+    x[:, 1] += 0.1 * x[:, 0]
+    table = pd.DataFrame(x, columns=["age", "income", "a name that is longer than what fits in a line", "d", "e", "f"])
+    table["town"] = pd.Categorical(["north", "south", "west"] * 1666 + ["nowhere", "west"])
+    with noise_from("pictures"):
+        return dpgep.release(table, epsilon=4.0, delta=1e-6)
+
+
+def test_correlations_are_cells_with_a_cross_where_they_may_be_0(ax: Any, release: dpgep.Release) -> None:
+    for found in (release.correlation(), release.partial_correlation(["age", "income", "d"])):
+        ax.clear()
+        assert plot.correlations(found, ax=ax) is ax
+        np.testing.assert_allclose(ax.images[0].get_array(), found.values, atol=0.005)
+        assert [text.get_text() for text in ax.texts][1] == f"{found.values[0, 1] + 0.0:.2f}"
+        crosses = np.round(ax.lines[0].get_xydata() - 0.31).astype(int)
+        expected = np.zeros_like(found.values, dtype=bool)
+        expected[crosses[:, 1], crosses[:, 0]] = True
+        np.testing.assert_array_equal(expected, (found.low <= 0) & (found.high >= 0))
+        assert found.names is not None
+        names = [label.get_text() for label in ax.get_xticklabels()]
+        assert names == [label.get_text() for label in ax.get_yticklabels()]
+        assert [name[:31] for name in names] == [name[:31] for name in found.names]
+        assert max(map(len, names)) <= 34
+    assert ax.get_title() == "partial correlation; x: its 90% interval holds 0"
+    with pytest.raises(ValueError, match="different units"):
+        plot.correlations(release.covariance(), ax=ax)
+
+
+@pytest.mark.parametrize("d", [3, 12, 40])
+def test_names_of_correlations_fit(d: int) -> None:
+    from matplotlib.figure import Figure
+
+    values, names = np.eye(d), tuple(f"column {j} of very many of a table" for j in range(d))
+    found: Any = SimpleNamespace(name="correlation", values=values, low=values, high=values, level=0.9, names=names)
+    ax = Figure(figsize=(5, 4), layout="constrained").subplots()
+    plot.correlations(found, ax=ax)
+    assert len(ax.get_figure().axes) == (1 if d <= 10 else 2)  # values, or a scale
+    require_fitting(ax)
+
+
+def dots(ax: Any) -> dict[int, tuple[float, bool]]:
+    """By place from the top: the value of a dot, and whether it is a ring."""
+    last = len(ax.get_yticklabels()) - 1
+    drawn = [line for line in ax.lines if line.get_marker() == "o"]
+    rings = [line.get_markerfacecolor() != plot.BLUE for line in drawn]
+    return {last - y: (x, ring) for line, ring in zip(drawn, rings, strict=True) for x, y in line.get_xydata()}
+
+
+def test_coefficients_have_names_and_intervals(ax: Any, release: dpgep.Release) -> None:
+    found = release.regression("income", on=["age", "d", "e"])
+    deviations = release.describe(found.names).deviation
+    for units in (np.ones(3), deviations):
+        ax.clear()
+        plot.coefficients(found, per=units, ax=ax)
+        ends = found.intervals() * units[:, None]
+        np.testing.assert_array_equal(bars(ax)[0][:, :, 0], ends)
+        holds = (ends[:, 0] <= 0) & (ends[:, 1] >= 0)
+        assert dots(ax) == dict(enumerate(zip(found.coefficients * units, holds, strict=True)))
+        assert [label.get_text() for label in ax.get_yticklabels()] == ["age", "d", "e"]
+    assert (ax.get_title(), ax.get_xlabel()) == ("income", "coefficient, with 90% intervals")
+    assert not dots(ax)[0][1]  # income grows with age
+    for wrong in ([1.0, 2.0], -1.0, [1.0, math.nan, 1.0]):
+        with pytest.raises(ValueError, match="one positive number for each of the 3 columns"):
+            plot.coefficients(found, per=wrong, ax=ax)
+
+
+def test_means_have_names_and_intervals_of_groups_that_are_known(ax: Any, release: dpgep.Release) -> None:
+    found = release.means_by("town", ["income", "age"])
+    plot.means(found, "age", ax=ax)
+    assert [label.get_text() for label in ax.get_yticklabels()] == list(found.groups)
+    known = np.isfinite(found.low[:, 1])
+    assert known.tolist() == [group != "nowhere" for group in found.groups]  # one person
+    ends = np.column_stack([found.low[:, 1], found.high[:, 1]])
+    np.testing.assert_array_equal(bars(ax)[0][:, :, 0], ends[known])
+    assert {place: value for place, (value, _) in dots(ax).items()} == {
+        int(place): found.means[place, 1] for place in np.flatnonzero(known)
+    }
+    assert ax.get_xlabel() == "mean of age, with 90% intervals"
+    assert np.isfinite(ax.get_xlim()).all()
+    ax.clear()
+    plot.means(found, ax=ax)
+    assert ax.get_xlabel() == "mean of income, with 90% intervals"
+    with pytest.raises(ValueError, match=r"no column 'height': there are 'income', 'age'"):
+        plot.means(found, "height", ax=ax)
 
 
 def test_a_plan_shows_both_kinds_of_errors(ax: Any) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,16 +20,23 @@ from dpgep._optional import import_extra
 from dpgep.models.model import Matrix
 from dpgep.privacy.budget import Budget
 from dpgep.reports.report import PrivacyReport
+from dpgep.results.estimates import MatrixEstimate
+from dpgep.results.group_means import GroupMeans
 from dpgep.results.intervals import Intervals
+from dpgep.results.regression import Regression
 from dpgep.results.score_density import ScoreDensity
 from dpgep.results.solution import Solution
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.image import AxesImage
 
     from dpgep.planning import Plan
 
-__all__ = ["biplot", "components", "loadings", "plan", "prices", "privacy_curve", "projection", "scores", "scree"]
+__all__ = [
+    "biplot", "coefficients", "components", "correlations", "loadings", "means", "plan", "prices", "privacy_curve",
+    "projection", "scores", "scree",
+]  # fmt: skip
 
 BLUE = "#0072B2"
 VERMILION = "#D55E00"
@@ -39,8 +46,11 @@ GREY = "#767676"
 GROUPS = (
     "#5544BB", "#CC6677", "#117733", "#DDCC77", "#88CCEE", "#992255", "#44AA99", "#999933", "#AA4499", "#767676",
 )  # fmt: skip
-# Eigenvalues of a scree plot; columns of a picture of loadings; characters of a line that names a release.
-_EIGENVALUES, _COLUMNS, _LINE = 40, 20, 34
+# Eigenvalues of a scree plot; columns of a picture of loadings; characters of a line that names a release or a column,
+# of such lines; and bars of prices.
+_EIGENVALUES, _COLUMNS, _LINE, _LINES, _BARS = 40, 20, 34, 2, 10
+# Columns whose correlations are written into their cells, at most.
+_WRITTEN = 10
 # Shares of the people within the regions of a score plot, and of those of a group.
 _WITHIN, _WITHIN_GROUP = (0.95, 0.75, 0.5, 0.25), (0.9, 0.5)
 # Of the longest arrow of a biplot: the shortest one, and the height of a line of text.
@@ -149,21 +159,104 @@ def loadings(solution: Solution, *, n_features: int = _COLUMNS, ax: Axes | None 
         Default: Matplotlib's current ones.
     """
     _require_solution(solution)
-    colors, ax = import_extra("matplotlib.colors", "plot"), _axes(ax)
-    weights = solution.relative_components
+    ax, weights = _axes(ax), solution.relative_components
     features = sorted(_largest(np.abs(weights).max(axis=0), n_features))
-    shown = np.round(weights[:, features].T, 2) + 0.0  # no -0.00
-    scheme = colors.LinearSegmentedColormap.from_list("loadings", [VERMILION, ax.get_facecolor(), BLUE])
-    ax.imshow(shown, cmap=scheme, vmin=-1, vmax=1, aspect="auto")
-    for row, column in np.ndindex(*shown.shape):
-        ax.text(column, row, f"{shown[row, column]:.2f}", ha="center", va="center", fontsize="small")
+    _cells(ax, np.round(weights[:, features].T, 2) + 0.0, aspect="auto")  # no -0.00
     ax.set_yticks(np.arange(len(features)), _names(solution, features))
     rows = range(solution.n_components)
     ax.set_xticks(rows, [f"{row + 1}\n(lost)" if solution.diagnostics.lost[row] else f"{row + 1}" for row in rows])
     ax.set_xlabel("component")
-    ax.tick_params(length=0)
-    ax.spines[:].set_visible(False)
     return ax
+
+
+def correlations(found: MatrixEstimate, *, ax: Axes | None = None) -> Axes:
+    """Correlations as a table of colours, with a cross where the interval of one holds 0: it may be none.
+
+    Blue is positive, vermilion negative, the colour of the background zero. Of up to ten columns values are written.
+
+    Parameters
+    ----------
+    found : MatrixEstimate
+        From `Release.correlation` or `Release.partial_correlation`.
+    ax : Axes, optional
+        Default: Matplotlib's current ones.
+
+    Raises
+    ------
+    ValueError
+        If ``found`` is a covariance: its entries have different units.
+    """
+    if found.name == "covariance":
+        raise ValueError("a covariance has different units in its entries: ask correlation(), and draw that")
+    ax, d = _axes(ax), len(found.values)
+    image = _cells(ax, np.round(found.values, 2) + 0.0 if d <= _WRITTEN else found.values, aspect="equal")
+    unsure = (found.low <= 0) & (found.high >= 0)
+    corner, size = (0.31, 4.0) if d <= _WRITTEN else (0.0, 60 / d)
+    ax.plot(*np.argwhere(unsure)[:, ::-1].T + corner, "x", color=GREY, markersize=size)
+    labels = [_shortened(name) for name in found.names or map(str, range(d))]
+    longest = max(map(len, labels))
+    size = _size(ax, 1.2 * d + longest / 2, square=True)
+    ax.set_xticks(range(d), labels, fontsize=size, rotation=90 if longest > 3 else 0)
+    ax.set_yticks(range(d), labels, fontsize=size)
+    if d > _WRITTEN:
+        ax.figure.colorbar(image, ax=ax, shrink=0.7)
+    ax.set_title(f"{found.name}; x: its {found.level:.0%} interval holds 0", fontsize="medium")
+    return ax
+
+
+def coefficients(found: Regression, *, per: ArrayLike = 1.0, ax: Axes | None = None) -> Axes:
+    """Coefficients of a regression with their intervals, in the order of the columns; a ring where one holds 0.
+
+    Parameters
+    ----------
+    found : Regression
+        From `Release.regression` or `Release.instrumental`; intervals are at its level, the intercept is not drawn.
+    per : array_like of shape (p,)
+        Differences in the columns whose effect is drawn. Columns of different units can be compared per deviation,
+        ``release.describe(found.names).deviation``. Default: per unit.
+    ax : Axes, optional
+        Default: Matplotlib's current ones.
+
+    Raises
+    ------
+    ValueError
+        If ``per`` is not one positive number per column.
+    """
+    p, units = len(found.names), np.asarray(per, dtype=float)
+    if units.shape not in ((), (p,)) or not (np.isfinite(units).all() and (units > 0).all()):
+        raise ValueError(f"per must be one positive number for each of the {p} columns, got shape {units.shape}")
+    ax = _axes(ax)
+    low, high = (found.intervals() * np.broadcast_to(units, p)[:, None]).T
+    _estimates(ax, found.names, found.coefficients * units, low, high, 0.0)
+    return _finished(ax, f"coefficient, with {found.level:.0%} intervals", title=found.target)
+
+
+def means(found: GroupMeans, column: str | None = None, *, ax: Axes | None = None) -> Axes:
+    """Means of a column by group, with their intervals, and a line at the mean of all; a ring where one holds it.
+
+    Of a group that the noise drowns there is nothing but its name.
+
+    Parameters
+    ----------
+    found : GroupMeans
+        From `Release.means_by`; intervals are at its level.
+    column : str, optional
+        Its name. Default: the first.
+    ax : Axes, optional
+        Default: Matplotlib's current ones.
+
+    Raises
+    ------
+    ValueError
+        If ``found`` has no such column.
+    """
+    name = found.names[0] if column is None else column
+    if name not in found.names:
+        raise ValueError(f"there is no column {name!r}: there are {', '.join(map(repr, found.names))[:100]}")
+    ax, j = _axes(ax), found.names.index(name)
+    values, low, high = found.means[:, j], found.low[:, j], found.high[:, j]
+    _estimates(ax, found.groups, values, low, high, float(found.counts @ values / found.counts.sum()))
+    return _finished(ax, f"mean of {name}, with {found.level:.0%} intervals", found.category)
 
 
 def biplot(
@@ -239,7 +332,7 @@ def biplot(
 
 
 def prices(paid: PrivacyReport | Solution | Budget, *, ax: Axes | None = None) -> Axes:
-    """What each release cost, as a share of mu^2: bars, in the order of the releases.
+    """What each release cost, as a share of mu^2: bars, in the order of the releases; of many, the smallest are one.
 
     Parameters
     ----------
@@ -262,13 +355,23 @@ def prices(paid: PrivacyReport | Solution | Budget, *, ax: Axes | None = None) -
         raise ValueError("there are no shares of mu^2: nothing was released, or it has no finite mu")
     shares = [mu**2 / total**2 for mu in costs]
     names, colors = [entry.query for entry in report.releases], [BLUE] * len(costs)
+    if len(names) > _BARS:
+        order = np.argsort(shares, kind="stable")
+        small, kept = order[: -_BARS + 1], np.sort(order[-_BARS + 1 :])
+        names = [*(names[i] for i in kept), f"the {len(small)} smallest"]
+        shares, colors = [*(shares[i] for i in kept), sum(shares[i] for i in small)], [BLUE] * len(names)
     if isinstance(report, Budget):
         names, shares, colors = [*names, "left"], [*shares, report.remaining_mu**2 / total**2], [*colors, GREY]
-    ax, y = _axes(ax), np.arange(len(names))[::-1]
-    ax.barh(y, shares, color=colors)
+    lines = [textwrap.wrap(name, _LINE, max_lines=_LINES, placeholder=" ...") for name in names]
+    heights = [len(each) + 0.5 for each in lines]
+    ax, y = _axes(ax), -np.cumsum(heights) + np.array(heights) / 2
+    size = _size(ax, 1.2 * sum(heights))
+    ax.barh(y, shares, height=0.8 * min(heights), color=colors)
     for place, share in zip(y, shares, strict=True):
-        ax.annotate(f"{share:.1%}", (share, place), xytext=(4, 0), textcoords="offset points", va="center")
-    ax.set_yticks(y, ["\n".join(textwrap.wrap(name, _LINE)) for name in names])
+        text = f"{share:.1%}"
+        ax.annotate(text, (share, place), xytext=(4, 0), textcoords="offset points", va="center", fontsize=size)
+    ax.set_yticks(y, ["\n".join(each) for each in lines], fontsize=size)
+    ax.set_ylim(-sum(heights), 0)
     ax.margins(x=0.15)
     ax.xaxis.set_major_formatter(import_extra("matplotlib.ticker", "plot").PercentFormatter(1.0))
     return _finished(ax, "share of mu²")
@@ -455,6 +558,43 @@ def _levels(density: Matrix, held: Sequence[float]) -> list[float]:
         return []
     at = np.searchsorted(cumulated, np.asarray(held) * cumulated[-1])
     return sorted({float(ordered[i]) for i in at} - {0.0})
+
+
+def _cells(ax: Axes, values: Matrix, aspect: Literal["equal", "auto"]) -> AxesImage:
+    """Numbers from -1 to 1 as colours; of few columns, written as well."""
+    colors = import_extra("matplotlib.colors", "plot")
+    scheme = colors.LinearSegmentedColormap.from_list("cells", [VERMILION, ax.get_facecolor(), BLUE])
+    image = ax.imshow(values, cmap=scheme, vmin=-1, vmax=1, aspect=aspect)
+    if values.shape[1] <= _WRITTEN:
+        for row, column in np.ndindex(*values.shape):
+            ax.text(column, row, f"{values[row, column]:.2f}", ha="center", va="center", fontsize="small")
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(False)
+    return image
+
+
+def _estimates(ax: Axes, names: Sequence[str], values: Matrix, low: Matrix, high: Matrix, mark: float) -> None:
+    """Values as dots from top to bottom, their finite intervals as lines, and a line that marks what they may be."""
+    y = np.arange(len(names))[::-1]
+    ax.axvline(mark, color=GREY, linewidth=1, zorder=1)
+    known, holds = np.isfinite(low) & np.isfinite(high), (low <= mark) & (mark <= high)
+    ax.hlines(y[known], low[known], high[known], color=BLUE)
+    for shown, face in ((known & ~holds, BLUE), (known & holds, ax.get_facecolor())):
+        ax.plot(values[shown], y[shown], "o", color=BLUE, markersize=5, markerfacecolor=face)
+    ax.set_yticks(y, [_shortened(name) for name in names], fontsize=_size(ax, 1.3 * len(names)))
+    ax.set_ylim(-0.6, len(names) - 0.4)
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= _LINE else f"{name[: _LINE - 3]}..."
+
+
+def _size(ax: Axes, lines: float, *, square: bool = False) -> float:
+    """The size of text, in points, of which that many lines fit the height of the axes, or its shorter side."""
+    box, figure = ax.get_position(), ax.get_figure(root=True)
+    assert figure is not None
+    width, height = 72 * figure.get_size_inches() * (box.width, box.height)
+    return float(min(ax.yaxis.label.get_fontsize(), (min(width, height) if square else height) / lines))
 
 
 def _axes(ax: Axes | None) -> Axes:
