@@ -237,7 +237,9 @@ def test_rows_of_who_came_as_often_as_they_may_are_left_out(path: Path, form: st
     nights, others = dpgep.Nights(path, **terms), dpgep.Nights(path.with_name("others"), **terms)
     came = [people, people[people.id < 20], people[people.id % 2 == 0], people]
     counted = [came[0], came[1], came[2][came[2].id >= 20], came[3][(came[3].id >= 20) & (came[3].id % 2 == 1)]]
-    for night, (given, expected) in enumerate(zip([*came, people], [*counted, people[:0]], strict=True)):
+    newcomer = people[-1:].assign(id=77)  # after whom hardly anybody is left
+    came, counted = [*came, people, pd.concat([people[:-1], newcomer])], [*counted, people[:0], newcomer]
+    for night, (given, expected) in enumerate(zip(came, counted, strict=True)):
         found = nights.add(**_as_given(given, form), night=str(night))
         known = others.add(
             **_as_given(expected, form.replace("batches", "memory").replace("dask", "memory")), night=str(night)

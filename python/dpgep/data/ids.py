@@ -59,9 +59,12 @@ def name_of(person: Any) -> str | None:
     return name if isinstance(name, str) and not hasattr(person, "chunks") else "person"  # Dask's arrays have keys
 
 
-def numbered(ids: Any, n_rows: int) -> Numbers:
-    """(n,), a number for each row's person, from 0 on; some may be nobody's. Raises ValueError for missing ids."""
-    values = _checked(ids, n_rows)
+def numbered(ids: Any, n_rows: int, which: NDArray[np.intp] | None = None) -> Numbers:
+    """(n,), a number for each row's person, or of some rows; from 0 on, and some may be nobody's.
+
+    Raises ValueError for missing ids.
+    """
+    values = _chosen(ids, n_rows, which)
     if values.dtype.kind in "biu" and len(values):
         least, largest = int(values.min()), int(values.max())
         if largest - least < _DENSE * len(values):
@@ -84,9 +87,12 @@ class Numbering:
         self.kind: int | None = None
         self.n = 0
 
-    def numbers(self, ids: Any, n_rows: int, *, is_open: bool = True) -> Numbers:
-        """(n_rows,), the number of the person of each row of a batch. Unless it is open, nobody may be new."""
-        return self.of_values(_checked(ids, n_rows), is_open=is_open)
+    def numbers(self, ids: Any, n_rows: int, which: NDArray[np.intp] | None = None, *, is_open: bool = True) -> Numbers:
+        """(n_rows,), the number of the person of each row of a batch, or of some: others' rows do not come.
+
+        Unless it is open, nobody may be new.
+        """
+        return self.of_values(_chosen(ids, n_rows, which), is_open=is_open)
 
     def of_values(self, values: NDArray[Any], *, is_open: bool = True) -> Numbers:
         """The same of ids that were checked."""
@@ -184,6 +190,11 @@ def _checked(ids: Any, n_rows: int) -> NDArray[Any]:
     if values.dtype.kind not in "biufOUST":
         raise TypeError(f"person must hold ids, whole numbers or text, got dtype {values.dtype.type.__name__}")
     return values
+
+
+def _chosen(ids: Any, n_rows: int, which: NDArray[np.intp] | None) -> NDArray[Any]:
+    values = _checked(ids, n_rows)
+    return values if which is None else values[which]
 
 
 def _microseconds(values: NDArray[Any]) -> NDArray[np.int64]:

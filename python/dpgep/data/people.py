@@ -49,11 +49,9 @@ class PeopleDataset(Dataset):
 
     def __init__(self, coded: Coded, weighting: Weighting, fewest: int, identities: Identities | None = None) -> None:
         rows = coded[0]
-        persons = None if weighting.person is None else numbered(weighting.person, rows.n)
-        units = weighting.units(weighting.weights, rows.n)
-        if identities is not None:
-            counted = identities.add_counted(digests(weighting.person, rows.n))
-            coded, persons, units = rows_taken(coded, persons, units, counted)
+        counted = None if identities is None else identities.add_counted(digests(weighting.person, rows.n))
+        persons = None if weighting.person is None else numbered(weighting.person, rows.n, counted)
+        coded, units = rows_taken(coded, weighting.units(weighting.weights, rows.n), counted)
         rows, keys = coded[0], partial(row_keys, *coded)
         weights = partial(row_weights, persons, keys, units, weighting.most_alike or 1)
         self._batch = weighted(coded, weights())
@@ -160,11 +158,12 @@ class StreamedPeopleDataset(Dataset):
         for arrays in self._selections[0].scan.read(*self._selections, *self._weighting.columns, apart=True):
             coded, beside = self._to_coded(*arrays[:n_views]), iter(arrays[n_views:])
             ids = None if self._weighting.person is None else next(beside)
-            persons = None if ids is None else self._numbering.numbers(ids, coded[0].n, is_open=is_open)
             units, identities = self._weighting.units(next(beside, None), coded[0].n), self.people.identities
+            counted = None
             if identities is not None and (is_open or identities.left_out is not None):
                 counted = identities.add_counted(digests(ids, coded[0].n))
-                coded, persons, units = rows_taken(coded, persons, units, counted)
+            persons = None if ids is None else self._numbering.numbers(ids, coded[0].n, counted, is_open=is_open)
+            coded, units = rows_taken(coded, units, counted)
             if checksum is not None:
                 checksum.add(*coded, persons, units)
             yield coded, persons, units
@@ -181,14 +180,12 @@ def weighted(coded: Coded, weights: Weights) -> Batch:
     return Batch(rows, weights=weights) if codes is None else Batch.of_codes(rows, codes, weights)
 
 
-def rows_taken(
-    coded: Coded, persons: Numbers | None, units: Numbers | None, which: NDArray[np.intp] | None
-) -> tuple[Coded, Numbers | None, Numbers | None]:
-    """Some of the rows, their persons and their units; None for all."""
+def rows_taken(coded: Coded, units: Numbers | None, which: NDArray[np.intp] | None) -> tuple[Coded, Numbers | None]:
+    """Some of the rows, and their units; None for all."""
     if which is None:
-        return coded, persons, units
-    codes, persons, units = (None if each is None else each[which] for each in (coded[1], persons, units))
-    return (coded[0].taken(which), codes), persons, units
+        return coded, units
+    codes, units = (None if each is None else each[which] for each in (coded[1], units))
+    return (coded[0].taken(which), codes), units
 
 
 def weight_bits_of(facts: PublicFacts) -> int:
