@@ -168,6 +168,20 @@ def test_a_release_without_categories_says_so(
     assert "crosstab needs a categorical column, and this release has none: declare" in capsys.readouterr().err
 
 
+def test_what_a_pairwise_release_cannot_answer_is_said_with_the_option(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = pd.DataFrame(np.random.default_rng(0).normal(size=(500, 2)), columns=["age", "weight"])
+    rows["sex"] = pd.Categorical(["F", "M"] * 250, categories=["F", "M"])
+    rows.loc[::9, "age"] = np.nan
+    pairwise = dpgep.AutoPreprocessing(missing="pairwise")
+    dpgep.release(rows, preprocessing=pairwise, epsilon=float("inf")).save("people.dpgep")
+    for words in (["regression", "weight ~ age"], ["means_by", "weight ~ sex"], ["crosstab", "sex"], ["factors"]):
+        assert cli.main(["ask", "people.dpgep", *words]) == 2
+        assert f"{words[0]} is not known of a release with --missing pairwise" in capsys.readouterr().err
+
+
 def test_other_files_are_refused(tmp_path: Path, release: dpgep.Release, capsys: pytest.CaptureFixture[str]) -> None:
     solution, text = tmp_path / "solution.json", tmp_path / "text"
     release.pca().save(solution)

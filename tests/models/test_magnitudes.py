@@ -17,12 +17,13 @@ LAWS = {
     "below zero": lambda rng, n: -np.exp(5 + rng.standard_normal(n)),
     "exponential": lambda rng, n: rng.exponential(100.0, n),
     "pareto": lambda rng, n: 100 * rng.pareto(4, n),
+    "mostly zero": lambda rng, n: np.where(rng.random(n) < 0.85, 0.0, np.exp(5 + rng.standard_normal(n))),
 }
 
 
 def counted(x: np.ndarray, deviation: float = 0.0) -> Magnitudes:
     """One column's people by octave from 2^-6 on."""
-    octaves = np.floor(np.log2(np.abs(x))).astype(int)
+    octaves = np.floor(np.log2(np.abs(x), out=np.full(len(x), -99.0), where=x != 0)).astype(int)
     counts = np.stack([[((octaves == e) & (sign * x > 0)).sum() for e in range(-6, 20)] for sign in (1, -1)])
     return Magnitudes(-6, counts[None].astype(float), deviation, len(x))
 

@@ -171,7 +171,12 @@ def test_holes_in_categories_are_not_listed_and_those_in_numbers_are_said() -> N
     )
     assert "drawn together" in repr(release.means_by("sex", ["age"]))
     of_numbers = release.factors(["age", "income", "region=w"], n_factors=1), release.regression("age", ["income"])
-    for answer in (*of_numbers, release.describe(["age"]), *(f(release, ["age", "income"]) for f in MATRICES)):
+    for answer in (
+        *of_numbers,
+        release.describe(["age"]),
+        *(f(release, ["age", "income"]) for f in MATRICES),
+        release.famd(),
+    ):
         assert "count as their column's location" in repr(answer)
     paired = dpgep.release(people, preprocessing=dpgep.AutoPreprocessing(missing="pairwise"), epsilon=math.inf)
     for ask in (lambda: paired.crosstab("sex"), lambda: paired.means_by("sex", ["age"])):

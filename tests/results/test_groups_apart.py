@@ -90,6 +90,7 @@ def test_without_noise_tests_of_means_are_those_of_statsmodels(table: Any) -> No
         fit = MANOVA.from_formula(f"{' + '.join(frame.columns[:-1])} ~ C(y)", frame).mv_test()
         wanted = fit.results["C(y)"]["stat"].to_numpy(float)[:, [0, 3, 1, 2, 4]]
         exact = 4 if len(set(y)) == 2 else 3  # of Roy's root, its F is a bound
+        assert "nan" not in repr(found)
         np.testing.assert_allclose(found.to_frame()[:exact], wanted[:exact], rtol=1e-8)
         assert found.values[3] == pytest.approx(wanted[3, 0], rel=1e-8)
     assert (found.t_squared is not None) == (len(set(y)) == 2)

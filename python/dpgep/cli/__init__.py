@@ -18,11 +18,13 @@ from dpgep._optional import MissingExtraError
 from dpgep.cli import ask, audit, budget, demo, fit, nights, plan, solution
 from dpgep.cli.command import EXIT_CODES, Parser, UsageError, say
 from dpgep.cli.interrupts import Interrupts
-from dpgep.data.rows import NotFiniteError
+from dpgep.data.rows import OF_A_RUN
 
 _EXAMPLE = """example:
   dpgep pca people.csv --standardize --epsilon 1 --delta 1e-6 --n-components 2 -o solution.json
   dpgep report solution.json --html -o report.html"""
+# What to do about values that are absent, in options.
+_OF_MISSING = "impute or drop them, or take --missing center, or pairwise without groups; no budget was spent"
 _COMMANDS = (fit, nights, ask, plan, solution, budget, audit, demo)
 
 
@@ -70,8 +72,7 @@ def _status(options: argparse.Namespace) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (MissingExtraError, ValueError, TypeError, OSError, MemoryError, ArithmeticError, LinAlgError) as error:
-        advice = "; here: --missing center" if isinstance(error, NotFiniteError) else ""
-        say(f"dpgep {options.command}: {_in_options(str(error), options)}{advice}")
+        say(f"dpgep {options.command}: {_in_options(str(error), options)}")
         if isinstance(error, UsageError):
             return 2
         return int(options.refused) if isinstance(error, dpgep.PrivacyBudgetError) else 1
@@ -79,6 +80,7 @@ def _status(options: argparse.Namespace) -> int:
 
 def _in_options(message: str, options: argparse.Namespace) -> str:
     """A message of the library that names arguments, with the options that stand for them."""
+    message = message.replace(OF_A_RUN, _OF_MISSING)
     named = re.sub(
         r"\b([a-z_]{2,})=(?=\S)",
         lambda found: f"--{found[1].replace('_', '-')} " if hasattr(options, found[1]) else found[0],

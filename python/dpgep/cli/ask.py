@@ -107,6 +107,8 @@ def _ask(options: argparse.Namespace) -> int:
         print(f"{release}\ncolumns: {listed(names or range(release.model.n_features), 100)}")
         return 0
     question = options.question
+    if question not in questions and release._noisy.mark is not None and hasattr(release, question):
+        raise UsageError(f"{question} is not known of a release with --missing pairwise: use --missing center")
     if question in _OF_CATEGORIES and question not in questions:
         found = listed(list(release._categories)) or "none"
         raise UsageError(

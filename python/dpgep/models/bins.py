@@ -37,6 +37,8 @@ _SEEN, _LEAST_CURVATURE, _STEEPEST, _PLACES, _NOBODY = 2.5, -2.0, 8.0, 16, 1e-3
 # Deviations from zero up to which columns lie about it; of these, where the last octave that is seen ends at least, and
 # the mean square that the noise of a count has there at most.
 _ABOUT_ZERO, _LEAST_END, _MOST_HIDDEN = 0.5, 3.0, 0.015
+# A sign that has less than this part of the people of the other is no half of a column about zero.
+_FEW = 0.2
 # A count of which less than this part was expected must be seen twice as well.
 _LIKELY = 0.25
 # Deviations at which nobody is: squares do not overflow.
@@ -100,19 +102,27 @@ class Magnitudes(Shown):
         """The same for some of the columns."""
         return replace(self, counts=self.counts[features])
 
+    @property
+    def _one_sided(self) -> NDArray[np.bool_]:
+        """(d,), columns of one sign, or nearly: in octaves that are seen the other has surely few people."""
+        seen = self.counts.mean(axis=1) > _SEEN * math.sqrt(0.5) * self.deviation
+        signs = np.where(seen[:, None, :], self.counts, 0.0).sum(axis=2)
+        surely_few = signs.min(axis=1) + _SEEN * self.deviation * np.sqrt(seen.sum(axis=1)) < _FEW * signs.max(axis=1)
+        return np.asarray(surely_few)
+
     def beyond(self, location: Matrix, scale: Matrix, bound: float) -> tuple[Matrix, Matrix]:
         """What columns z = (x - location)/scale lose of their mean square and of their mean, each (repeats, d).
 
-        Rows of an entry z and d - 1 others of mean square 1 are shortened to ``bound``. Octaves that noise
-        hides continue those that are seen: logarithms of counts fall faster and faster, by second differences as the
-        last three show (those of both signs alike in columns about zero), as in normal, log-normal, gamma, Student's
-        and Pareto's laws. Where an empty octave contradicts that there is no more. 0 where octaves do not show how a
-        column ends: where it is narrow for its place, so that second differences are below -2, and about zero, where
-        octaves fall late, with much noise. First of the counts as they are, then of counts with as much noise again,
-        which show how sure that is.
+        Rows of an entry z and d - 1 others of mean square 1 are shortened to ``bound``. Octaves that noise hides
+        continue those that are seen: logarithms of counts fall faster and faster, by second differences as the last
+        three show (those of both signs alike in columns about zero that have both), as in normal, log-normal, gamma,
+        Student's and Pareto's laws. Where an empty octave contradicts that there is no more. 0 where octaves do not
+        show how a column ends: where it is narrow for its place, so that second differences are below -2, and about
+        zero, where octaves fall late, with much noise. First of the counts as they are, then of counts with as much
+        noise again, which show how sure that is.
         """
         d, generator = len(self.counts), np.random.default_rng(_SEED)
-        about_zero = (np.abs(location) < _ABOUT_ZERO * scale)[:, None, None]  # both signs are as likely there
+        about_zero = ((np.abs(location) < _ABOUT_ZERO * scale) & ~self._one_sided)[:, None, None]  # both signs alike
         deviations = np.repeat(np.where(about_zero[:, 0, 0], math.sqrt(0.5), 1.0) * self.deviation, 2)
         octaves, places = self.first + np.arange(self.counts.shape[2]), (np.arange(_PLACES) + 0.5) / _PLACES
         x = np.multiply.outer([1.0, -1.0], np.exp2(octaves[:, None] + places))

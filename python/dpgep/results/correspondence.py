@@ -33,7 +33,7 @@ from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, standardization_of, total_mean
 from dpgep.models.pairwise import require_no_pairs
 from dpgep.reports.report import PrivacyReport
-from dpgep.results.columns import Columns, ReleasedColumns, on_one_thread_of_blas
+from dpgep.results.columns import Columns, ReleasedColumns, of_absent, on_one_thread_of_blas
 from dpgep.results.contingency import Variables, indicators_of
 
 # Releases of columns that do not depend on each other, all of whose eigenvalues a dimension must exceed.
@@ -66,6 +66,7 @@ class CorrespondenceAnalysis:
         as much noise, of columns that do not depend on each other.
     level : the probability that an interval covers its coordinate.
     n_people : number of people, public or released.
+    absent : whether absent numbers count as locations, which draws correlations towards 0.
     privacy : the report of the release, which pays for this and for every other answer from it.
     """
 
@@ -80,6 +81,7 @@ class CorrespondenceAnalysis:
     recommended: int
     level: float
     n_people: float
+    absent: bool
     privacy: PrivacyReport
 
     @property
@@ -121,6 +123,7 @@ class CorrespondenceAnalysis:
             f"Correspondence of {len(self.columns)} columns, {len(self.categories)} categories{numbers}, "
             f"{self.n_people:.0f} people; intervals at {self.level:.0%}, noise and sampling",
             f"  privacy  {self.privacy}",
+            *of_absent(self.absent and bool(self.numbers), "correlations are drawn towards 0"),
             f"  {self.recommended} of {k} dimensions stand out of the noise",
             *aligned(rows),
         ]
@@ -202,6 +205,7 @@ def _analysis(
         recommended=int(np.cumprod(values[:n_components] > null.max(axis=0)).sum()),
         level=level,
         n_people=noisy.n,
+        absent=release._absent,
         privacy=release.report,
     )
 

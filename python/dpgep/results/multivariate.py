@@ -83,7 +83,8 @@ class Manova:
         if self.t_squared is not None:
             lines.append(f"  Hotelling's T^2  {self.t_squared:.4g}")
         numbers = np.column_stack([self.values, self.f, self.degrees, self.p_values])
-        rows = [[name, *(f"{value:.4g}" for value in row)] for name, row in zip(TESTS, numbers, strict=True)]
+        cells = np.where(np.isnan(numbers), "", np.vectorize("{:.4g}".format)(numbers))
+        rows = [[name, *row] for name, row in zip(TESTS, cells, strict=True)]
         return "\n".join([*lines, *aligned([["", "value", "F", "degrees", "of error", "p"], *rows])])
 
 
