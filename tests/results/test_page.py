@@ -127,6 +127,7 @@ def _parts(cells: list[list[dict[str, Any]]], *expected: Any) -> None:
 
 def test_correlations_and_descriptions_are_those_of_python(found: Page) -> None:
     correlation, described = found.release.correlation(), found.release.describe()
+    assert found.ask("data.missing") == described.absent
     for name in ("values", "low", "high"):
         _same(found.ask(f"data.correlation.{name}"), getattr(correlation, name))
     for name in ("mean", "mean_low", "mean_high", "deviation", "deviation_low", "deviation_high"):

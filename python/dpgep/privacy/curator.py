@@ -46,7 +46,7 @@ from dpgep.models.bins import Interval
 from dpgep.models.model import Matrix, Model, PublicFacts, PublicSide
 from dpgep.models.moments import NO_NOISE, MomentLayout, MomentNoise, ReleasedGroups, ReleasedMoments
 from dpgep.models.preprocessing import Preprocessing
-from dpgep.privacy.ledger import Charge, Ledger, LedgerEntry, NoiseBlock
+from dpgep.privacy.ledger import NORMS, Charge, Ledger, LedgerEntry, NoiseBlock
 from dpgep.privacy.noise import (
     COUNTS,
     MOST_SCALE_BITS,
@@ -64,8 +64,6 @@ from dpgep.problems.mergeable_moments import SummedProblem
 from dpgep.problems.problem import MatrixProblem, MomentProblem, Problem, prepared_problem
 
 Answer = TypeVar("Answer", covariant=True)
-# What the histogram that a bound is chosen by is called.
-NORMS = "histogram of row norms"
 # Stages release on the grid 2^-_BITS of one person.
 _BITS = 2 * PLACE_BITS
 # No stage gets less than this part of a run's mu.

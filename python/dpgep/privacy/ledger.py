@@ -30,6 +30,8 @@ _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+# What the histogram that a bound is chosen by is called.
+NORMS = "histogram of row norms"
 # records releases in a ledger, before their noise is drawn
 Charge = Callable[["LedgerEntry"], None]
 

@@ -16,7 +16,7 @@ from dpgep.methods.eigen import on_one_thread
 from dpgep.models.moments import ReleasedMoments, in_one_group, of_group, of_groups, together
 from dpgep.models.preprocessing import Preprocessing, unclipped
 from dpgep.models.row_model import Classes, RowModel
-from dpgep.privacy.curator import NORMS
+from dpgep.privacy.ledger import NORMS
 from dpgep.reports.report import PrivacyReport
 from dpgep.results.intervals import warn_of_clipping
 from dpgep.sources.names import Names, listed

@@ -68,7 +68,8 @@
     const rows = chosen.map((j) => [names[j],
       estimate({ value: of.mean[j], low: of.mean_low[j], high: of.mean_high[j] }),
       estimate({ value: of.deviation[j], low: of.deviation_low[j], high: of.deviation_high[j] })]);
-    show("described-table", table(`Means and deviations, with intervals at ${level}`, ["Column", "Mean", "Deviation"], rows));
+    const note = data.missing ? "; missing values count as their column’s location, which makes deviations smaller" : "";
+    show("described-table", table(`Means and deviations, with intervals at ${level}${note}`, ["Column", "Mean", "Deviation"], rows));
   }
 
   const correlationOf = (i, j) => ({ value: data.correlation.values[i][j], low: data.correlation.low[i][j], high: data.correlation.high[i][j] });
@@ -147,7 +148,7 @@
     scree.append(drawn("text", { class: "soft", x: (left + width) / 2, y: height + 46, "text-anchor": "middle" }, "component"));
     show("scree", scree);
     const noise = found.noiseLevel ? ` Noise level ${digits(found.noiseLevel)}: noise alone may move an eigenvalue by about as much.` : "";
-    const line = edges.length ? ` Dashed: what noise alone hardly exceeds; ${found.found} of ${k} components are above.` : " The edge of the noise is known of all columns together.";
+    const line = edges.length ? ` Dashed: what noise alone hardly exceeds; ${found.found} of ${k} directions are not lost in it.` : " The edge of the noise is known of all columns together.";
     at("scree-text").textContent = `What each component explains.${data.noise.second ? line : ""}${noise}`;
     drawBiplot(found);
     const count = Math.min(k, SHOWN), heading = ["Column", ...values.slice(0, count).map((_, i) => `Component ${i + 1}`)];

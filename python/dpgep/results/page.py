@@ -76,7 +76,7 @@ def _data(release: Any, level: float, about: dict[str, Any]) -> dict[str, Any]:
         "location": _units(preprocessing, "location", 0.0, d),
         "standard": {"scale": standard.scale.tolist(), "variances": standard.variances.tolist()},
         "in_pairs": noisy.pairs is not None,
-        "missing": preprocessing is not None and preprocessing.missing,
+        "missing": release._absent,
         "correlation": {name: _triangle(getattr(correlation, name), _shortened) for name in ("values", "low", "high")},
         "pca": pca,
         "clipping": None if noisy.clipping is None else _clipping(noisy.clipping),
