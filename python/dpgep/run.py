@@ -426,6 +426,8 @@ def score_density(
         rows = rows.prepared(solution.preprocessing)
     if rows.auto is not None or rows.layout.n_features != frame.weights.shape[1]:
         raise ValueError("the problem must be of the rows of the solution: the same columns, and a bound of its own")
+    if (rows.preprocessing is None) != (solution.preprocessing is None):
+        raise ValueError("the problem must map rows as that of the solution does: give both the same bound")
     names = getattr(rows.model.grouping, "labels", None)
     groups = tuple(range(rows.layout.n_groups)) if names is None and rows.layout.n_groups > 1 else names
     asked, edges = frame.in_bounds(row_bound(rows.facts))

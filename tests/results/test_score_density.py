@@ -183,6 +183,7 @@ def test_what_cannot_be_served_is_refused_before_anything_is_spent() -> None:
     rows, _ = people(1000)
     problem, budget = dpgep.pca(rows, bound=20.0), dpgep.Budget(epsilon=1.0, delta=DELTA)
     solution = solve_seeded(problem, epsilon=1.0, delta=DELTA, n_components=2)
+    mapped = solve_seeded(dpgep.pca(rows, bound="auto"), epsilon=1.0, delta=DELTA, n_components=2)
     flow = solve_seeded(problem, epsilon=1.0, delta=DELTA, n_components=2, method="rayleigh-flow", n_iterations=2)
     views = solve_seeded(dpgep.cca(rows[:, :2], rows[:, 2:], bound=20.0), epsilon=1.0, delta=DELTA)
     secret = dpgep.pca(rows, bound=20.0, adjacency="add-remove")
@@ -194,6 +195,8 @@ def test_what_cannot_be_served_is_refused_before_anything_is_spent() -> None:
         (flow, problem, {}, 'method="release"'),
         (solution, dpgep.pca(rows[:, :3], bound=20.0), {}, "rows of the solution"),
         (solution, dpgep.pca(rows, bound="auto"), {}, "a bound of its own"),
+        (solution, dpgep.pca(rows, preprocessing=mapped.preprocessing), {}, "map rows as that of the solution"),
+        (mapped, problem, {}, "map rows as that of the solution"),
         (views, dpgep.cca(rows[:, :2], rows[:, 2:], bound=20.0), {"components": (1, 2)}, "components=1, of two views"),
         (solution, dpgep.gep(rows.T @ rows / 1e6, n=1000, sensitivity_a=1.0), {}, "scores of people"),
     ]

@@ -37,6 +37,9 @@ Charge = Callable[["LedgerEntry"], None]
 
 Rounding = Literal["integer", "grid", "none"]
 
+# What the histogram that a bound is chosen by is called.
+NORMS = "histogram of row norms"
+
 # Costs below are no precise doubles; their roots are taken of a multiple.
 _SMALL, _SCALE = Fraction(1, 2**900), 2**500
 
