@@ -352,7 +352,7 @@ def _require_seen(path: Path, notes: Path) -> None:
 @pytest.mark.entropy
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="kills forked children")
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-@pytest.mark.parametrize("kills", [5, pytest.param(200, marks=pytest.mark.deep)])
+@pytest.mark.parametrize("kills", [3, pytest.param(200, marks=pytest.mark.deep)])
 def test_processes_that_are_killed_add_a_night_once_or_not(path: Path, tmp_path: Path, kills: int) -> None:
     """Two at a time add the same nights, and are killed at random; what they saw is never drawn again."""
     notes, chance = tmp_path / "notes", random.Random(0)
@@ -434,7 +434,7 @@ def test_faults_are_found(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
         real = Factor.mu_of_a_night
         monkeypatch.setattr(Factor, "mu_of_a_night", lambda self, mu, nights: real(self, mu, 1))
     elif fault == "a larger step":
-        monkeypatch.setattr(Factor, "steps", {0: 256, 1: -100, 5: -80})
+        monkeypatch.setattr(Factor, "steps", {0: 64, 1: -25, 5: -20})
     else:
         noisy, calls = dpgep.nights.add_noise, iter(range(99))  # type: ignore[attr-defined]
         monkeypatch.setattr(dpgep.nights, "add_noise", lambda *given: next(calls) % 2 and noisy(*given))  # type: ignore[attr-defined]

@@ -186,7 +186,7 @@ class Nights:
     The first night pays the whole budget, for all nights that will ever come: each night publishes a fixed combination
     of the exact sums of the last ``keep`` nights, with noise, and all that is asked follows from what was published. Up
     to ``keep`` nights, sums so far have about three times the noise of one release of everything for the whole budget
-    (a year: 2.8, at most 2.94); beyond, it grows slowly (ten years, with the sums of one year kept: 4.3, at most 5.5).
+    (a year: 2.8, at most 2.95); beyond, it grows slowly (ten years, with the sums of one year kept: 4.3, at most 5.5).
     docs/nights.md says when another way is better.
 
     The file is as confidential as the rows: it holds exact sums, and with ``person`` who came. A night is in it as a

@@ -13,7 +13,7 @@ from dpgep.privacy.continual import FACTOR_BITS, Factor
 
 
 def matrix_of(factor: Factor, n_nights: int) -> np.ndarray:
-    """(n_nights, n_nights), 2^8 C, entry by entry."""
+    """(n_nights, n_nights), 2^6 C, entry by entry."""
     c = factor.coefficients
     return np.array([[c[t - s] if 0 <= t - s < factor.keep else 0 for s in range(n_nights)] for t in range(n_nights)])
 
@@ -93,7 +93,7 @@ def test_a_combination_of_what_was_published_is_the_sum_of_some_nights(keep: int
     ],
 )
 def test_noise_of_sums_so_far_in_units_of_one_release(keep: int, n_nights: int, rms: float, worst: float) -> None:
-    """Of a year in 365 nights kept: 2.78 and 2.94; of ten years with bands of one, 4.27 and 5.46."""
+    """Of a year in 365 nights kept: 2.78 and 2.95; of ten years with bands of one, 4.29 and 5.49."""
     factor = Factor(keep)
     so_far = [np.linalg.norm(factor.combination(1, t)) / factor.mu_of_a_night(1.0, 1) for t in range(1, n_nights + 1)]
     assert np.sqrt(np.mean(np.square(so_far))) <= rms
@@ -104,4 +104,4 @@ def test_noise_follows_the_closed_form_of_the_square_root() -> None:
     """Without rounding both factors are C: row t of it has the norm of t coefficients (Fichtenberger et al. 2023)."""
     exact = np.cumprod([1.0, *((2 * k - 1) / (2 * k) for k in range(1, 365))])
     norms = [np.linalg.norm(Factor(365).combination(1, t)) for t in (1, 30, 365)]
-    np.testing.assert_allclose(norms, [np.linalg.norm(exact[:t]) for t in (1, 30, 365)], rtol=1e-3)
+    np.testing.assert_allclose(norms, [np.linalg.norm(exact[:t]) for t in (1, 30, 365)], rtol=3e-3)
