@@ -35,6 +35,9 @@ NORMS = "histogram of row norms"
 # records releases in a ledger, before their noise is drawn
 Charge = Callable[["LedgerEntry"], None]
 
+# what the histogram that a bound is chosen by is called
+NORMS = "histogram of row norms"
+
 Rounding = Literal["integer", "grid", "none"]
 
 # What the histogram that a bound is chosen by is called.
