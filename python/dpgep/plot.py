@@ -54,7 +54,7 @@ _WRITTEN = 10
 # Shares of the people within the regions of a score plot, and of those of a group.
 _WITHIN, _WITHIN_GROUP = (0.95, 0.75, 0.5, 0.25), (0.9, 0.5)
 # Of the longest arrow of a biplot: the shortest one, and the height of a line of text.
-_SHORTEST, _LINE_HEIGHT = 0.1, 0.07
+_SHORTEST, _LINE_HEIGHT = 0.1, 0.09
 
 
 def scree(solution: Solution, *, intervals: Intervals | None = None, ax: Axes | None = None) -> Axes:
