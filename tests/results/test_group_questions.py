@@ -169,7 +169,9 @@ def test_holes_in_categories_are_not_listed_and_those_in_numbers_are_said() -> N
     np.testing.assert_allclose(
         release.crosstab("sex").counts, people.groupby(filled(people["sex"]), observed=True).size()
     )
-    assert "drawn together" in repr(release.means_by("sex", ["age"]))
+    means = repr(release.means_by("sex", ["age"]))
+    assert means.startswith("Means of 1 column by sex")
+    assert "drawn together" in means
     of_numbers = release.factors(["age", "income", "region=w"], n_factors=1), release.regression("age", ["income"])
     for answer in (
         *of_numbers,

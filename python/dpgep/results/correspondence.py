@@ -120,7 +120,8 @@ class CorrespondenceAnalysis:
             rows.append([name, share, *with_intervals(self.coordinates[j], self.low[j], self.high[j], ".3f")])
         numbers = f" and {len(self.numbers)} number{'s' * (len(self.numbers) > 1)}" * bool(self.numbers)
         lines = [
-            f"Correspondence of {len(self.columns)} columns, {len(self.categories)} categories{numbers}, "
+            f"Correspondence of {len(self.columns)} column{'s' * (len(self.columns) > 1)}, "
+            f"{len(self.categories)} categories{numbers}, "
             f"{self.n_people:.0f} people; intervals at {self.level:.0%}, noise and sampling",
             f"  privacy  {self.privacy}",
             *of_absent(self.absent and bool(self.numbers), "correlations are drawn towards 0"),

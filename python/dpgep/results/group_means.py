@@ -105,8 +105,8 @@ class GroupMeans:
 
     def __repr__(self) -> str:
         lines = [
-            f"Means of {len(self.names)} columns by {self.category}, {self.n_people:.0f} people; "
-            f"intervals at {self.level:.0%}, noise and sampling",
+            f"Means of {len(self.names)} column{'s' * (len(self.names) > 1)} by {self.category}, "
+            f"{self.n_people:.0f} people; intervals at {self.level:.0%}, noise and sampling",
             f"  privacy  {self.privacy}",
         ]
         lines.extend(of_absent(self.absent, "means are drawn together"))
