@@ -349,6 +349,9 @@ def _scores(document: Document) -> ScoreDensity:
     paid = [block.deviation for entry in found.privacy.releases for block in entry.noise]
     if len(found.privacy.releases) != 1 or not math.isclose(found.deviation * found.n, sum(paid), rel_tol=_ROUNDING):
         raise ValueError("the deviation of the shares is not that of the noise that the ledger has paid for")
+    moved, mu = math.sqrt(2 if found.privacy.adjacency == "replace-one" else 1), found.privacy.mu or 0.0
+    if not sum(paid) * mu >= moved * (1 - _ROUNDING) and mu < math.inf:
+        raise ValueError(f"the noise in a cell costs more than mu = {mu:.4g}, which the ledger has paid")
     return found
 
 

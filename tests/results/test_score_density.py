@@ -158,6 +158,16 @@ def test_the_density_is_a_distribution_nearer_to_the_people_than_what_was_releas
     np.testing.assert_allclose(found.marginal(1)[0], found.density[0].sum(axis=0))
 
 
+def _with_less_noise(found: ScoreDensity) -> ScoreDensity:
+    """Forged: of an eighth of the noise, which the ledger states."""
+    (entry,) = found.privacy.releases
+    (block,) = entry.noise
+    assert block.scale is not None
+    less = replace(block, deviation=block.scale // 8 * (block.deviation / block.scale), scale=block.scale // 8)
+    privacy = replace(found.privacy, releases=(replace(entry, noise=(less,)),))
+    return replace(found, deviation=less.deviation / found.n, privacy=privacy)
+
+
 def test_what_is_kept_says_the_same() -> None:
     rows, which = people(2000)
     problem = dpgep.fda(rows, which, classes=[0, 1, 2], bound=20.0)
@@ -174,8 +184,9 @@ def test_what_is_kept_says_the_same() -> None:
         replace(found, edges=found.edges[:, ::-1]),
         replace(found, shares=found.shares[:2]),
         replace(found, n=0),
+        _with_less_noise(found),
     ):
-        with pytest.raises(ValueError, match=r"deviation|ascend|shape|people"):
+        with pytest.raises(ValueError, match=r"deviation|ascend|shape|people|costs more than mu"):
             dpgep.load(bytes_of(wrong))
 
 
