@@ -9,6 +9,7 @@ import sqlite3
 import stat
 import tempfile
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -317,6 +318,17 @@ def test_a_preparation_is_bought_of_the_first_night_and_stays(path: Path) -> Non
     np.testing.assert_allclose(second.mean(), [50.5, 50.5], atol=6)
     with pytest.raises(ValueError, match="columns"):
         nights.add(table.rename(columns={"a": "c"}), night="3")
+
+
+def test_a_first_night_that_is_too_small_to_be_prepared_of_is_named(path: Path) -> None:
+    table = pd.DataFrame(rows_of(0, 4000), columns=["a", "b", "c"])
+    with pytest.warns(dpgep.AccuracyWarning, match=r"took 5\d% of the budget of all nights"):
+        dpgep.Nights(path, epsilon=1.0, delta=1e-6).add(table[:300], night="1")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", dpgep.AccuracyWarning)
+        dpgep.Nights(path).add(table[300:600], night="2")
+        dpgep.Nights(path.with_name("larger"), epsilon=1.0, delta=1e-6).add(table, night="1")
+        dpgep.Nights(path.with_name("public"), **TERMS).add(table[:300], night="1")
 
 
 def _in_a_child(work: Callable[[], None]) -> int:

@@ -22,7 +22,7 @@ from dpgep._watched import naming
 from dpgep.data.ids import Identities
 from dpgep.data.integer_moments import LOW_BITS, IntegerMoments
 from dpgep.data.people import weight_bits_of
-from dpgep.errors import warn
+from dpgep.errors import AccuracyWarning, warn
 from dpgep.models.model import Adjacency, Matrix, PublicFacts
 from dpgep.models.moments import MomentLayout
 from dpgep.models.preprocessing import AutoPreprocessing, Bound, Preprocessing
@@ -32,6 +32,7 @@ from dpgep.privacy.accounting import Accounting
 from dpgep.privacy.budget import Budget
 from dpgep.privacy.continual import FACTOR_BITS, KEPT, MOST_NIGHTS, AllNights, Factor
 from dpgep.privacy.curator import Curator, add_noise, noise_stream, normalized_moments
+from dpgep.privacy.ledger import cost_of
 from dpgep.privacy.noise import IntegerNoise
 from dpgep.problems.builders import table_problem
 from dpgep.problems.mergeable_moments import Moments
@@ -42,6 +43,8 @@ from dpgep.run import Run
 from dpgep.serialization import Format, opened, triangle_rows, upper_triangle_of
 
 NIGHTS = Format("dpgep-nights")
+# The part of the budget from which on a preparation has taken all that it may, and more would be wanted.
+_LARGE_PREPARATION = 0.45
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,6 +124,17 @@ class Register:
     def layout(self) -> MomentLayout:
         """Of what is published."""
         return layout_of(self.model, self.facts, self.preprocessing)
+
+    def warn_of_few_people(self) -> None:
+        """Warn where a preparation, which stays for all nights, is that of too small a first night: by what it took."""
+        *before, of_nights = (cost_of(entry.mu) for entry in self.report.releases)
+        part = float(sum(before) / (sum(before) + of_nights)) if math.isfinite(of_nights) else 0.0
+        if part > _LARGE_PREPARATION:
+            warn(
+                f"the preparation took {part:.0%} of the budget of all nights, and is poor: the first night is small. "
+                "Begin anew with a larger one, or give bound= or preprocessing= of public numbers",
+                AccuracyWarning,
+            )
 
     def add(self, tables: NightTables, label: str, moments: Moments, seed: int | None) -> None:
         """Add a night of these people, and draw its noise."""
@@ -365,7 +379,9 @@ class Nights:
                 if self._stored(tables) is None:  # or another process was faster
                     found = self._begin(data, {name: value for name, value in whose.items() if value is not None})
                     tables.begin(NIGHTS.packed(found))
+                begun = self._register(tables)
             self._is_begun = True
+            begun.warn_of_few_people()  # once it is on the disk, where warnings are errors
 
     def _begin(self, data: tuple[Any, ...], whose: dict[str, Any]) -> Register:
         ids = {} if self._person is None else {"person": self._person}
