@@ -210,7 +210,7 @@ def of_unseen(unseen: tuple[float, float] | None) -> list[str]:
         return []
     cut, people = unseen
     what = f"cut at {cut:.3g} scales; up to {people:.0f} people beyond would not show"
-    return [f"  tails     {what}: deviations may be larger"]
+    return [f"  tails     {what}: means and deviations may lie outside"]
 
 
 def of_absent(absent: bool, effect: str) -> list[str]:
