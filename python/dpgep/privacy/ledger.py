@@ -35,13 +35,7 @@ NORMS = "histogram of row norms"
 # records releases in a ledger, before their noise is drawn
 Charge = Callable[["LedgerEntry"], None]
 
-# what the histogram that a bound is chosen by is called
-NORMS = "histogram of row norms"
-
 Rounding = Literal["integer", "grid", "none"]
-
-# What the histogram that a bound is chosen by is called.
-NORMS = "histogram of row norms"
 
 # Costs below are no precise doubles; their roots are taken of a multiple.
 _SMALL, _SCALE = Fraction(1, 2**900), 2**500
