@@ -109,7 +109,8 @@ DEFECTS: dict[str, Defect] = {
         "noise of a scale that the rows decide", "release() standardized-pca 2.0 add-remove"
     ),
     "A choice by exact scores": planted(
-        "a screen whose squares have no noise", "release(screen=3) fda auto replace-one"
+        "a screen whose squares have no noise",
+        "release(screen=4, sparsity=3, screen_share=0.5) pca uncentred 2.0 add-remove",
     ),
     "One person with many records": Defect(
         "data/test_people.py::test_a_person_costs_what_the_ledger_says", ("pca", 1.0, "replace-one"), whole_weights
@@ -148,7 +149,8 @@ def test_each_class_on_the_page_has_its_test_and_a_source() -> None:
     assert list(page) == list(DEFECTS)
     for name, text in page.items():
         assert re.findall(r"^\*Test:\* `tests/([^`]*)`", text, flags=re.MULTILINE) == [DEFECTS[name].test]
-        assert callable(DEFECTS[name].function)
+        file, function = DEFECTS[name].test.split("::")
+        assert f"\ndef {function}(" in (ROOT / "tests" / file).read_text(encoding="utf-8")
         assert re.search(r"\]\(https://", text)
         assert "\n*Here:* " in text
     for file in re.findall(r"`(\w+/\w+\.py)`", PAGE.read_text(encoding="utf-8")):
