@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-_APPLICATION, _FORMAT = 0x6470676E, 2
+_APPLICATION, _FORMAT = 0x6470676E, 1
 _TABLES = (
     "CREATE TABLE register (description BLOB NOT NULL)",
     "CREATE TABLE nights (number INTEGER PRIMARY KEY, label TEXT UNIQUE NOT NULL, people INTEGER NOT NULL,"
