@@ -74,7 +74,7 @@ class NightTables:
         if self._number("SELECT count(*) FROM sqlite_master"):
             kind = self._number("PRAGMA application_id"), self._number("PRAGMA user_version")
             if kind != (_APPLICATION, _FORMAT):
-                raise ValueError(f"{path} holds no nights, or those of another version of dpgep")
+                raise ValueError(f"{path} holds no nights, or nights of another version of dpgep")
             (self.description,) = self._execute("SELECT description FROM register").fetchone()
 
     def begin(self, description: bytes) -> None:
@@ -119,7 +119,7 @@ class NightTables:
         return [np.frombuffer(blob, "<u8").astype(np.uint64).reshape(1, 2) for (blob,) in rows]
 
     def came(self, nights: int) -> list[NDArray[np.uint64]]:
-        """The ids of all people who came on so many nights."""
+        """The ids of all people who came on that many nights."""
         rows = self._execute("SELECT id FROM people WHERE nights >= ?", (nights,))
         ids = np.frombuffer(b"".join(blob for (blob,) in rows), "<u8").astype(np.uint64).reshape(-1, 2)
         return [ids] if len(ids) else []

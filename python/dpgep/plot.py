@@ -51,7 +51,7 @@ GROUPS = (
 _EIGENVALUES, _COLUMNS, _LINE, _LINES, _BARS = 40, 20, 34, 2, 10
 # Columns whose correlations are written into their cells, at most.
 _WRITTEN = 10
-# Shares of the people within the regions of a score plot, and of those of a group.
+# Shares of the people within the regions of a score plot, and of a group within its own.
 _WITHIN, _WITHIN_GROUP = (0.95, 0.75, 0.5, 0.25), (0.9, 0.5)
 # Of the longest arrow of a biplot: the shortest one, and the height of a line of text.
 _SHORTEST, _LINE_HEIGHT = 0.1, 0.09

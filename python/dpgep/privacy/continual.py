@@ -63,7 +63,7 @@ class Factor:
         return {int(k): int(steps[k]) for k in np.flatnonzero(steps)}
 
     def mu_of_a_night(self, mu: float, nights: int) -> float:
-        """What one night's sums may cost alone, so that all that is published costs ``mu`` who comes so many nights.
+        """What one night's sums may cost alone, if all that is published costs ``mu`` for a person on ``nights`` nights.
 
         That is mu over the norm of the sum of as many neighbouring columns, rounded down.
         """
@@ -72,7 +72,7 @@ class Factor:
         return mu_rounded_down(cost_of(mu) * (1 << 2 * FACTOR_BITS) / squared)
 
     def mu_of_sums(self, nights: int) -> float:
-        """Which part of mu a single release would take, with the noise that the sums of so many nights have."""
+        """Which part of mu a single release would take, with the noise of that many nights' sums."""
         return self.mu_of_a_night(1.0, 1) / float(np.linalg.norm(self.combination(1, nights)))
 
     def combination(self, first: int, last: int) -> Matrix:

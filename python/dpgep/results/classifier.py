@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -26,7 +27,7 @@ _SHOWN = 1.0
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Classifier:
+class Classifier(ABC):
     """A rule from released values alone: the class of the highest score.
 
     The whole rule is covered by the guarantee, unlike one that was trained on rows after a private projection: it may
@@ -80,16 +81,16 @@ class Classifier:
         return np.asarray(powers / powers.sum(axis=1, keepdims=True))
 
     @property
-    def _n_features(self) -> int:
-        raise NotImplementedError
+    @abstractmethod
+    def _n_features(self) -> int: ...
 
+    @abstractmethod
     def _scores(self, rows: Any) -> Matrix:
         """(n, C), without intercepts."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _drowned(self) -> list[Hashable]:
         """Classes that the noise hides."""
-        raise NotImplementedError
 
     def __repr__(self) -> str:
         lines = [

@@ -1,6 +1,6 @@
 """Directions by which groups of people differ, or which serve all of them: of the second moments of groups alone.
 
-With shares p_g, means m_g and covariances C_g of groups, m and T those of all, a question is a pair A v = lambda B v:
+With shares p_g, means m_g and covariances C_g of groups, m and T of everybody, a question is a pair A v = lambda B v:
 
     common spatial patterns   A = C_1,  B = C_1 + C_2
     SAVE                      A = sum_g p_g (I - C_g)^2,  B = I
@@ -311,8 +311,8 @@ def central_subspace(
 ) -> GroupDirections:
     """Directions that a response depends on, by its released slices, or in which classes differ.
 
-    SAVE and directional regression see differences of variances, too, where `sir` sees those of means alone. Raises
-    ValueError for a release that is not by group, unknown columns and another ``by``.
+    SAVE and directional regression see differences of variances, too, where `sir` sees differences of means alone.
+    Raises ValueError for a release that is not by group, unknown columns and another ``by``.
     """
     require_one_of("by", by, tuple(_SUBSPACES))
     title, features = f"Central subspace by {by}", release._numbers(columns)
