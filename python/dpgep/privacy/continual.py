@@ -63,7 +63,7 @@ class Factor:
         return {int(k): int(steps[k]) for k in np.flatnonzero(steps)}
 
     def mu_of_a_night(self, mu: float, nights: int) -> float:
-        """What one night's sums may cost alone, if all that is published costs ``mu`` for a person on ``nights`` nights.
+        """What one night's sums may cost alone, if everything published costs ``mu`` for whoever comes so often.
 
         That is mu over the norm of the sum of as many neighbouring columns, rounded down.
         """
