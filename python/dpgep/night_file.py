@@ -52,7 +52,7 @@ class NightFile:
         elif not self.path.exists():
             raise ValueError(NO_NIGHTS.format(self.path))
         try:
-            with closing(sqlite3.connect(f"{self.path.as_uri()}?mode=rw", _PATIENCE, uri=True)) as connection:
+            with closing(sqlite3.connect(f"{self.path.as_uri()}?mode=rw", timeout=_PATIENCE, uri=True)) as connection:
                 connection.isolation_level = None  # transactions begin and end here alone
                 for pragma in _PRAGMAS:
                     connection.execute(f"PRAGMA {pragma}")

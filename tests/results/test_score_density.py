@@ -47,9 +47,10 @@ def counted(solution: dpgep.Solution, rows: Any, found: ScoreDensity, weights: A
     return np.histogram2d(*scores.T, bins=list(found.edges), weights=weights)[0]
 
 
-def test_without_noise_it_is_the_histogram_of_the_scores() -> None:
+@pytest.mark.parametrize("center", [True, False])
+def test_without_noise_it_is_the_histogram_of_the_scores(center: bool) -> None:
     rows, _ = people(3000)
-    problem = dpgep.pca(rows, bound=20.0)
+    problem = dpgep.pca(rows, bound=20.0, center=center)
     solution = solve_seeded(problem, epsilon=2.0, delta=DELTA, n_components=2)
     found = density(solution, problem, epsilon=math.inf)
     expected = counted(solution, rows, found) / 3000

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -27,7 +28,7 @@ from dpgep.local import GaussianRandomizer
 from dpgep.models.model import Adjacency
 from dpgep.privacy import products as noisy_products
 from dpgep.privacy.accounting import SampledMechanism
-from dpgep.privacy.clipped_products import Asked, ClippedMean, ClippedMoment, Mean, ProductNorms
+from dpgep.privacy.clipped_products import Asked, Cells, ClippedMean, ClippedMoment, Mean, ProductNorms
 from dpgep.privacy.curator import Curator, FeatureRelease, LocalReports, Release, noise_stream
 from dpgep.privacy.ledger import Ledger
 from dpgep.privacy.noise import add_grid_noise
@@ -457,6 +458,10 @@ def clipped(n_rows: int = 0) -> Iterator[ReplayCase]:
             replace(of_rows, pair=(E1, 0 * E1), words="unit row and zero"),
             lambda curator: curator.answer(ProductNorms(line)),
         ),
+        "histogram of scores": (
+            replace(of_rows, pair=(E1, 0 * E1), words="unit row and zero"),
+            lambda curator: curator.answer(Cells(Asked(np.eye(3)[:2]), np.array([[-0.5, 0.5]] * 2))),
+        ),
         "one direction": (
             replace(of_rows, pair=(in_line(c, 1.0), in_line(c, -1.0)), words="same product, opposite across", one=E1),
             lambda curator: curator.answer(ClippedMean(line, (c,))),
@@ -556,6 +561,7 @@ def apart() -> Iterator[ReplayCase]:
     sites = replace(CENTRED, others=np.zeros((4, 3)))
     yield from run("masked sum of two sites, one colludes", sites, partial(masked_sum, colluding=1), mu=MU)
     yield from run("masked sum of two sites", sites, partial(masked_sum, colluding=0), mu=MU, parties=2)
+    yield from run("three nights in a row", replace(CENTRED, others=np.zeros((3, 3))), nights)
     yield from run("a mechanism of one's own", Kind(uncentred, (E1, -E1), "opposite unit rows"), own)
 
 
@@ -581,6 +587,14 @@ def masked_sum(table: Matrix, adjacency: Adjacency, colluding: int) -> Any:
         name: sums_of(rows, adjacency, bits=terms.bits) for name, rows in zip("ab", (table[:2], table[2:]), strict=True)
     }
     return masked.release(terms, keys, {name: site.mask(sums[name], keys) for name, site in sites.items()})
+
+
+def nights(table: Matrix, adjacency: Adjacency) -> Any:
+    """Five, on three of which there is more than everybody else."""
+    with tempfile.TemporaryDirectory() as folder:
+        terms: dict[str, Any] = {"keep": 3, "nights": 3, "bound": 1.0, "adjacency": adjacency, "mu": MU}
+        register = dpgep.Nights(f"{folder}/register", **terms)
+        return [register.add(table if 0 < night < 4 else table[:3], night=str(night)) for night in range(5)]
 
 
 def own(table: Matrix, adjacency: Adjacency) -> Matrix:

@@ -129,7 +129,7 @@ class Cells(_Query):
     edges: Matrix
 
     def of(self, rows: ClippedProducts, mu: float, charge: Charge) -> NoisyMean:
-        n_groups = rows.problem.layout.n_groups
+        n_groups = max(rows.problem.layout.n_groups, 1)  # of sums that nobody asks for there are none
         directions = rows.directions(self.asked, BITS)  # counts have room for people's weights beside a fine grid
         sums = rows.summed(partial(CellCounts, directions, self.edges, n_groups))
         found = rows.shares(sums.total.ravel(), sums.n, mu, "histogram of scores", charge)
