@@ -531,6 +531,7 @@ def scores(found: ScoreDensity, *, ax: Axes | None = None) -> Axes:
         Default: Matplotlib's current ones.
     """
     ax, effects = _axes(ax), import_extra("matplotlib.patheffects", "plot")
+    colors = import_extra("matplotlib.colors", "plot")
     x, y = (found.edges[:, 1:] + found.edges[:, :-1]) / 2
     for index, density in enumerate(found.density):
         color = BLUE if found.groups is None else GROUPS[index % len(GROUPS)]
@@ -538,7 +539,7 @@ def scores(found: ScoreDensity, *, ax: Axes | None = None) -> Axes:
         levels = _levels(density, held)
         if not levels:  # the noise leaves nobody
             continue
-        shades = [(color, alpha) for alpha in np.linspace(0.2, 0.8, len(levels)).tolist()]
+        shades = [(*colors.to_rgb(color), alpha) for alpha in np.linspace(0.2, 0.8, len(levels)).tolist()]
         ax.contourf(x, y, density.T, levels=[*levels, np.inf], colors=shades, extend="neither")
         if found.groups is not None:
             highest = np.unravel_index(int(density.argmax()), density.shape)
@@ -591,7 +592,7 @@ def _shortened(name: str) -> str:
 
 def _size(ax: Axes, lines: float, *, square: bool = False) -> float:
     """The size of text, in points, of which that many lines fit the height of the axes, or its shorter side."""
-    box, figure = ax.get_position(), ax.get_figure(root=True)
+    box, figure = ax.get_position(), ax.figure.figure
     assert figure is not None
     width, height = 72 * figure.get_size_inches() * (box.width, box.height)
     return float(min(ax.yaxis.label.get_fontsize(), (min(width, height) if square else height) / lines))

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+import dpgep
 from dpgep._dispatch import core
 from dpgep.privacy.ledger import mu_rounded_up
 
@@ -154,7 +155,7 @@ def test_each_class_on_the_page_has_its_test_and_a_source() -> None:
         assert re.search(r"\]\(https://", text)
         assert "\n*Here:* " in text
     for file in re.findall(r"`(\w+/\w+\.py)`", PAGE.read_text(encoding="utf-8")):
-        assert (ROOT / "python/dpgep" / file).is_file(), file
+        assert (Path(dpgep.__file__).parent / file).is_file(), file
 
 
 LONG = ("A proof of another algorithm",)

@@ -43,7 +43,7 @@ def _holes(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _classes(table: pd.DataFrame) -> dpgep.Release:
-    labels = table["sex"].astype(str).to_numpy()
+    labels = np.array([str(sex) for sex in table["sex"]])
     terms: dict[str, Any] = {"labels": labels, "classes": ["sex-0", "sex-1"], "by_group": True}
     return dpgep.release(table[["age", "height", "weight", "stay"]], **terms, epsilon=2.0, delta=1e-6)
 

@@ -238,7 +238,7 @@ def test_it_is_drawn(grouped: bool) -> None:
     figure, ax = plt.subplots()
     found = density(solution, problem, epsilon=4.0, delta=DELTA)
     assert plot.scores(found, ax=ax) is ax
-    assert len(ax.collections) == len(found.density)
+    assert len(ax.collections) >= len(found.density)  # several for each before Matplotlib 3.8
     assert [text.get_text() for text in ax.texts] == (["0", "1", "2"] if grouped else [])
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("score 1", "score 2")
     nobody = replace(found, shares=np.full_like(found.shares, 0.0), deviation=1.0)
