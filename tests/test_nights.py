@@ -11,6 +11,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -185,8 +186,9 @@ def test_terms_are_those_of_the_first_night(path: Path, tmp_path: Path) -> None:
     other.write_text("rows, and no nights\n" * 99)
     with pytest.raises(ValueError, match="holds no nights, or is damaged"):
         dpgep.Nights(other, **TERMS)
-    sqlite3.connect(tmp_path / "other").execute("CREATE TABLE t (x)")
-    with pytest.raises(ValueError, match="holds no nights, or those of another version"):
+    with closing(sqlite3.connect(tmp_path / "other")) as other:
+        other.execute("CREATE TABLE t (x)")
+    with pytest.raises(ValueError, match="holds no nights, or nights of another version"):
         dpgep.Nights(tmp_path / "other", **TERMS)
 
 
@@ -254,7 +256,7 @@ def test_exact_sums_are_kept_as_long_as_they_are_needed_for_their_owner_alone(pa
     nights, blobs = dpgep.Nights(path, keep=3, **TERMS), []
     for night in range(6):
         nights.add(rows_of(night), night=str(night))
-        with sqlite3.connect(path) as tables:
+        with closing(sqlite3.connect(path)) as tables, tables:
             kept = dict(tables.execute("SELECT number, exact FROM nights WHERE exact IS NOT NULL"))
         assert sorted(kept) == list(range(max(1, night - 1), night + 2))  # between which are the sums of three nights
         blobs.append(kept[night + 1])
@@ -294,7 +296,7 @@ def test_a_label_that_no_file_holds_begins_nothing(path: Path, label: Any) -> No
 )
 def test_a_register_of_less_noise_than_its_report_says_is_refused(path: Path, adjacency: Any, forged: Any) -> None:
     dpgep.Nights(path, keep=5, adjacency=adjacency, **TERMS).add(rows_of(0), night="0")
-    with sqlite3.connect(path) as tables:
+    with closing(sqlite3.connect(path)) as tables, tables:
         register = _read(*tables.execute("SELECT description FROM register").fetchone())
         noise = {name: value for name, value in forged.items() if name not in ("nights", "keep")}
         others = {name: value for name, value in forged.items() if name not in noise}

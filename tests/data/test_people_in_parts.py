@@ -32,7 +32,7 @@ from stored import bytes_of
 import dpgep
 from dpgep import masked
 from dpgep.data import distributed
-from dpgep.data.ids import digests, numbered
+from dpgep.data.ids import digests, numbered, numbered_digests
 from dpgep.data.inputs import opened_views
 from dpgep.data.integer_sums import NormCounts
 from dpgep.data.people import WEIGHT_BITS
@@ -662,3 +662,12 @@ def test_weights_in_parts_have_the_bits_of_weights_in_memory(way: str, name: str
             np.testing.assert_allclose(found.covariance().values, expected.covariance().values, **exact)
             np.testing.assert_allclose(found.n_people, expected.n_people, **exact)
     assert ours.dataset.people.n == theirs.dataset.people.n
+
+
+@pytest.mark.parametrize("n", [0, 5])
+def test_digests_from_another_process_need_not_be_aligned(n: int) -> None:
+    whose = np.arange(2 * n, dtype=np.uint64).reshape(n, 2) << 8
+    unaligned = np.frombuffer(b"abc" + whose.tobytes(), np.uint64, 2 * n, 3).reshape(n, 2)
+    numbers, found = numbered_digests(unaligned)
+    np.testing.assert_array_equal(numbers, np.arange(n))
+    np.testing.assert_array_equal(found, whose)

@@ -369,7 +369,8 @@ def numbered_digests(whose: Digests) -> tuple[Numbers, Digests]:
     if len(np.unique(whose[:, 1] & _KINDS)) > 1:
         raise TypeError(_SEVERAL_TYPES)
     numbers = np.empty(len(whose), np.int64)
-    core.Numbering(0).number(np.ascontiguousarray(whose), numbers, True)
+    if len(whose):  # what comes from another process need not be aligned, and an empty array cannot be
+        core.Numbering(0).number(np.require(whose, requirements=["C", "A"]), numbers, True)
     return numbers, whose[_firsts(numbers)]
 
 
