@@ -32,7 +32,7 @@ from stored import bytes_of
 import dpgep
 from dpgep import masked
 from dpgep.data import distributed
-from dpgep.data.ids import digests, numbered, numbered_digests
+from dpgep.data.ids import Identities, digests, numbered, numbered_digests
 from dpgep.data.inputs import opened_views
 from dpgep.data.integer_sums import NormCounts
 from dpgep.data.people import WEIGHT_BITS
@@ -671,3 +671,4 @@ def test_digests_from_another_process_need_not_be_aligned(n: int) -> None:
     numbers, found = numbered_digests(unaligned)
     np.testing.assert_array_equal(numbers, np.arange(n))
     np.testing.assert_array_equal(found, whose)
+    Identities().add_rows(unaligned)

@@ -108,8 +108,7 @@ class Numbering:
         return found if places is None else found[places]
 
     def _looked_up(self, words: Digests, is_open: bool) -> Numbers:
-        found = np.empty(len(words), np.int64)
-        self._table.number(words, found, is_open)
+        found = _numbered(self._table, words, is_open=is_open)
         self.n = self._table.size
         return found
 
@@ -368,10 +367,16 @@ def numbered_digests(whose: Digests) -> tuple[Numbers, Digests]:
     """The number of each row's person, and the distinct digests. Raises TypeError where ids are of several types."""
     if len(np.unique(whose[:, 1] & _KINDS)) > 1:
         raise TypeError(_SEVERAL_TYPES)
+    numbers = _numbered(core.Numbering(0), whose, is_open=True)
+    return numbers, whose[_firsts(numbers)]
+
+
+def _numbered(table: core.Numbering, whose: Digests, *, is_open: bool) -> Numbers:
+    """The number of each row's person, by the kernel."""
     numbers = np.empty(len(whose), np.int64)
     if len(whose):  # what comes from another process need not be aligned, and an empty array cannot be
-        core.Numbering(0).number(np.require(whose, requirements=["C", "A"]), numbers, True)
-    return numbers, whose[_firsts(numbers)]
+        table.number(np.require(whose, requirements=["C", "A"]), numbers, is_open)
+    return numbers
 
 
 def _firsts(numbers: Numbers, known: int = -1) -> NDArray[np.intp]:
@@ -433,6 +438,4 @@ class Identities:
         return Identities(self._parts, self.left_out)
 
     def _numbers(self, whose: Digests, *, is_open: bool) -> Numbers:
-        numbers = np.empty(len(whose), np.int64)
-        self._table.number(np.ascontiguousarray(whose), numbers, is_open)
-        return numbers
+        return _numbered(self._table, whose, is_open=is_open)
