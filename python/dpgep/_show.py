@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -48,6 +49,12 @@ def with_intervals(values: Any, low: Any, high: Any, form: str) -> list[str]:
     """Numbers, each with its interval in brackets, in a format."""
     ends = zip(*(np.asarray(each).tolist() for each in (values, low, high)), strict=True)
     return [f"{value:{form}} [{first:{form}}, {last:{form}}]" for value, first, last in ends]
+
+
+def escaped(text: str) -> str:
+    """A text on one line in which nothing is a mark of Markdown, or HTML."""
+    plain = re.sub(r"\s+", " ", text)
+    return re.sub(r"([\\`*_{}\[\]<>#|~&])", r"\\\1", plain)
 
 
 class Picture(str):

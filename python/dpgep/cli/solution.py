@@ -34,8 +34,8 @@ def add(commands: Commands) -> None:
 def _add_report(commands: Commands) -> None:
     report = commands.add_parser(
         "report",
-        usage="dpgep report [-h] [--html | --markdown | --json] [-o OUT] [--force] [--dataset NAME] [--purpose TEXT] "
-        "FILE\n"
+        usage="dpgep report [-h] [--html | --markdown | --json | --registry] [-o OUT] [--force] [--dataset NAME]\n"
+        "                    [--purpose TEXT] FILE\n"
         "       dpgep report verify FILE",
         help="Write the privacy report of a solution, or verify one",
         description="Writes the privacy report of a solution or a release, or shows a report that was written with\n"
@@ -43,7 +43,12 @@ def _add_report(commands: Commands) -> None:
     )
     report.add_argument("file", nargs="+", metavar="FILE", help="a solution, a report, or a release of dpgep release")
     form = report.add_mutually_exclusive_group()
-    forms = {"html": "an HTML page", "markdown": "Markdown (default)", "json": "JSON, which can be verified"}
+    forms = {
+        "html": "an HTML page",
+        "markdown": "Markdown (default)",
+        "json": "JSON, which can be verified",
+        "registry": "the draft of an entry for the public registry of deployments, in YAML",
+    }
     for name, what in forms.items():
         form.add_argument(f"--{name}", dest="form", action="store_const", const=name, help=f"write {what}")
     report.add_argument("-o", "--output", type=Path, metavar="OUT", help="write to a file (default: standard output)")

@@ -22,9 +22,10 @@ from typing import Any
 import numpy as np
 
 from dpgep._dispatch import core
-from dpgep._show import html_table
+from dpgep._show import escaped, html_table
 from dpgep.privacy.ledger import LEDGER, Row, ledger_rows, up
 from dpgep.reports.guarantee import SIGNATURE, Guarantee, assumptions, key_rows, risk_sentences, statement
+from dpgep.reports.registry import registry_entry
 from dpgep.serialization import Format, Target, decoded, encoded, opened, save
 
 
@@ -50,12 +51,6 @@ class Section:
     is_warning: bool = False
     curve: Sequence[tuple[float, float]] = ()
     mark: tuple[float, float] | None = None
-
-
-def escaped(text: str) -> str:
-    """A text on one line in which nothing is a mark of Markdown, or HTML."""
-    plain = re.sub(r"\s+", " ", text)
-    return re.sub(r"([\\`*_{}\[\]<>#|~&])", r"\\\1", plain)
 
 
 def _section(section: Section) -> str:
@@ -198,6 +193,14 @@ class PrivacyReport(Guarantee):
         """The document in Markdown. Parameters as for `to_json`."""
         return document_of(self, **about).to_markdown()
 
+    def to_registry(self, **about: Any) -> str:
+        """The draft of an entry for the public registry of deployments of differential privacy (docs/reports.md).
+
+        YAML. What the report does not say, as who publishes what for whom, is marked "TO BE FILLED IN". Parameters as
+        for `to_json`. Raises ValueError for a seeded report, or one without noise: there is no guarantee to register.
+        """
+        return document_of(self, **about).to_registry()
+
     def _repr_html_(self) -> str:
         return html_table(key_rows(self)) + html_table(ledger_rows(self.releases, self.mu), LEDGER)
 
@@ -267,6 +270,11 @@ class ReportDocument:
             parts += [escaped(section.text), "\n".join(f"- {escaped(item)}" for item in section.items)]
             parts.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
         return "\n\n".join(filter(None, parts)) + "\n"
+
+    def to_registry(self) -> str:
+        """The draft of an entry for the registry of deployments, in YAML."""
+        by = f"dpgep {self.dpgep}; SHA-256 of the report: {self.sha256}"
+        return registry_entry(self.privacy, self.dataset, self.purpose, by, self.date)
 
     def _sections(self) -> list[Section]:
         """No sentence is taken from the document, which may come from outside: all follow from its guarantee."""
