@@ -3,6 +3,7 @@
 ``values`` are the eigenvalues of the sum of x x^T, leading first. mu is the budget under replace-one.
 
 * First order in the noise, with constants: `release`, `clipped_power`.
+* Above which a release does not come, whatever the rows, with constants: `release_at_most`, proved in docs/paper.md.
 * Below which no mu-GDP method stays on all data of a kind, with a constant: `worst_case`, proved here.
 * Rates of published lower bounds, `spiked_rate`, `captured_variance_rate`, `covariance_rate`: their constants are not
   known, nor the logarithms that some leave out, so that only the shape of such a curve is theirs. They are about
@@ -31,6 +32,25 @@ def gaussian_floor(values: Matrix, k: int, deviation: float) -> float:
 def release(values: Matrix, k: int, mu: float, bound: float) -> float:
     """Of one noisy second moment: sensitivity sqrt(2) bound^2, and half of the variance off the diagonal."""
     return gaussian_floor(values, k, bound**2 / mu)
+
+
+def release_at_most(values: Matrix, k: int, mu: float, bound: float) -> float:
+    """What the expected error of a release is at most, for any rows, d and n (docs/paper.md, section 6): the least, over
+    t >= 0, of
+
+        K s^2/2 sum_{j > K} (lambda_K - lambda_j - m - t)^-2 + min(K, d - K) exp(-t^2/(4 s^2)),
+
+    s = sqrt(2) bound^2/mu, m = s (sqrt(2 (d - K)) + (K > 1) sqrt(2 K)), m + t < lambda_K - lambda_{K+1}. Never more than
+    min(K, d - K).
+    """
+    d, s = len(values), math.sqrt(2) * bound**2 / mu
+    most = min(k, d - k)
+    gaps = values[k - 1] - values[k:] - s * (math.sqrt(2 * (d - k)) + (k > 1) * math.sqrt(2 * k))
+    if gaps[0] <= 0:
+        return float(most)
+    t = np.linspace(0, min(gaps[0], 20 * s), 201)[:-1, None]
+    errors = k * s**2 / 2 * np.sum((gaps - t) ** -2.0, axis=1) + most * np.exp(-((t[:, 0] / s) ** 2) / 4)
+    return float(min(errors.min(), most))
 
 
 def clipped_power(values: Matrix, k: int, n: int, mu: float, bound: float) -> float:
