@@ -35,13 +35,13 @@ def release(values: Matrix, k: int, mu: float, bound: float) -> float:
 
 
 def release_at_most(values: Matrix, k: int, mu: float, bound: float) -> float:
-    """What the expected error of a release is at most, for any rows, d and n (docs/paper.md, section 6): the least, over
-    t >= 0, of
+    """What the expected error of a release is at most, for any rows, d and n (docs/paper.md, section 6): the least,
+    over t >= 0, of
 
         K s^2/2 sum_{j > K} (lambda_K - lambda_j - m - t)^-2 + min(K, d - K) exp(-t^2/(4 s^2)),
 
-    s = sqrt(2) bound^2/mu, m = s (sqrt(2 (d - K)) + (K > 1) sqrt(2 K)), m + t < lambda_K - lambda_{K+1}. Never more than
-    min(K, d - K).
+    s = sqrt(2) bound^2/mu, m = s (sqrt(2 (d - K)) + (K > 1) sqrt(2 K)), m + t < lambda_K - lambda_{K+1}. Never more
+    than min(K, d - K).
     """
     d, s = len(values), math.sqrt(2) * bound**2 / mu
     most = min(k, d - k)
