@@ -189,7 +189,7 @@ class Register:
         public = replace(self.report.public, n_people=n if self.facts.n_is_public else None)
         bought = self.preprocessing
         if bought is not None:  # these are of the first night's people
-            bought = replace(bought, variance=None, variance_error=None, magnitudes=None)
+            bought = bought.of_others()
         report = replace(self.report, releases=(*others, entry), public=public)
         return Release(self.model, report, noisy, frozenset([self.name]), bought)
 

@@ -88,6 +88,17 @@ def test_answers_are_those_of_python(ask: Run, release: dpgep.Release) -> None:
         assert (status, out) == (0, f"{answer}\n"), words
 
 
+def test_every_question_that_a_release_lists_is_one(ask: Run, release: dpgep.Release) -> None:
+    status, out, _ = ask("mean", "age")
+    assert (status, out.split()) == (0, ["mean", "age", f"{release.mean(['age'])[0]:.6f}"])
+    assert ask("sample", "age + sex", "--rows", "7", "-o", "people.csv")[0] == 0
+    assert pd.read_csv("people.csv", index_col=0).columns.tolist() == ["age", "sex"]
+    assert len(pd.read_csv("people.csv")) == 7
+    for question in release._questions():
+        status, _, err = ask(question)
+        assert status == 0 or "no question" not in err, question
+
+
 def test_groups_are_asked_by_their_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rng = np.random.default_rng(0)
     labels, path = rng.integers(0, 2, 400), str(tmp_path / "patients.dpgep")
@@ -133,7 +144,8 @@ def test_a_table_is_kept(ask: Run, release: dpgep.Release) -> None:
     ("words", "message"),
     [
         (["regresion"], "did you mean 'regression'"),
-        (["sample"], "no question 'sample'"),
+        (["sample"], "sample needs --rows N"),
+        (["mean", "--rows", "3"], "mean takes no --rows"),
         (["solve"], "no question 'solve'"),
         (["correlation", "wieght"], "did you mean 'weight'"),
         (["correlation", "age ~ weight"], "without ~"),

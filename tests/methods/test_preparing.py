@@ -424,7 +424,7 @@ def test_preprocessing_is_no_bound_and_has_one() -> None:
         Moments(dpgep.models.PcaModel(5, center=True), bound=2.0, preprocessing=bought)
 
 
-@pytest.mark.parametrize("option", ["share", "quantile"])
+@pytest.mark.parametrize("option", ["share", "quantile", "quartiles"])
 @pytest.mark.parametrize("wrong", [0, -1, 1.5, math.nan, "half"])
 def test_wrong_shares(option: str, wrong: Any) -> None:
     with pytest.raises(ValueError, match=option):

@@ -306,7 +306,10 @@ def _asked(groups: dict[str, Any], people: People, terms: Terms) -> Any:
     else:
         beside = {"y": given.response}
         answers += [lambda asked: asked.sir(X, n_components=1)]
-    options = {**terms.of_problem, "preprocessing": dpgep.AutoPreprocessing(missing="center", precondition="columns")}
+    options = {
+        **terms.of_problem,
+        "preprocessing": dpgep.AutoPreprocessing(missing="center", precondition="columns", quartiles=0.1),
+    }
     terms_of_release = options if terms.takes_holes else terms.of_problem
     released: dpgep.Release = dpgep.release(given.x, **beside, **groups, **terms_of_release, mu=MU)
     again = dpgep.load(bytes_of(released))

@@ -13,6 +13,7 @@ from typing import Any
 
 import dpgep
 from dpgep._checks import did_you_mean
+from dpgep._optional import import_extra
 from dpgep.cli.command import Commands, Output, UsageError, positive, say
 from dpgep.sources.names import listed
 
@@ -28,6 +29,7 @@ _EXAMPLE = """example:
   dpgep ask people.dpgep pca --standardize --n-components 2
   dpgep ask patients.dpgep describe --group ill
   dpgep ask patients.dpgep contrastive_pca --target ill --background well
+  dpgep ask people.dpgep sample --rows 1000 -o synthetic.csv
   dpgep ask people.dpgep --html -o explore.html"""
 
 # Arguments on the left and on the right of "~", and after "|"; lists of columns are starred.
@@ -51,11 +53,22 @@ _OF_CATEGORIES = {
     "mca": "two categorical columns",
 }
 # Options that questions take.
-_OPTIONS = ("level", "ridge", "by", "penalty", "n_factors", "rotation", "standardize", "n_components", "sparsity")
+_OPTIONS = (
+    "rows",
+    "level",
+    "ridge",
+    "by",
+    "penalty",
+    "n_factors",
+    "rotation",
+    "standardize",
+    "n_components",
+    "sparsity",
+)
 # Options that are groups of a release by group.
 _GROUPS = ("target", "background")
-# Questions whose answer is no text or table.
-_UNPRINTED = ("mean", "sample", "of_group")
+# Questions that are asked otherwise: of_group as --group.
+_UNPRINTED = ("of_group",)
 # Names in a formula: in backquotes, or without the signs and spaces that part them.
 _TERM = re.compile(r"`([^`]+)`|([^\s~+,`]+)|(~)|[\s+,]+")
 
@@ -84,6 +97,7 @@ def add(commands: Commands) -> None:
     parser.add_argument("--standardize", action="store_const", const=True, help="columns in their deviations")
     parser.add_argument("--n-components", type=positive, metavar="K", help="number of components")
     parser.add_argument("--sparsity", type=positive, metavar="S", help="at most S columns in a component")
+    parser.add_argument("--rows", type=positive, metavar="N", help="of a sample: number of synthetic people")
     parser.add_argument("--group", metavar="G", help="of a release by group: ask about its people alone")
     parser.add_argument("--target", metavar="G", help="of questions that compare two groups: the one asked about")
     parser.add_argument("--background", metavar="G", help="and the other")
@@ -117,22 +131,41 @@ def _ask(options: argparse.Namespace) -> int:
         )
     if question not in questions:
         raise UsageError(f"no question {question!r}{did_you_mean(question, questions)}; there are {listed(questions)}")
-    method = getattr(release, question)
+    method = {"mean": _mean, "sample": _sample}.get(question) or getattr(type(release), question)
     arguments = _arguments(question, _sides(options.terms, release.model.feature_names))
     arguments |= _settings(question, method, options)
     arguments |= {name: _group(release, arguments[name]) for name in _GROUPS if name in arguments}
     if options.output is None:
-        print(method(**arguments))
+        print(method(release, **arguments))
         return 0
     with Output(options.output, force=options.force, inputs=[options.release]) as output:
         output.try_place()
-        answer = method(**arguments)
+        answer = method(release, **arguments)
         print(answer)
-        if not hasattr(answer, "to_frame"):
+        if not hasattr(answer, "to_frame") and not hasattr(answer, "to_csv"):
             raise UsageError(f"-o: the answer to {question} is no table; it is printed alone")
-        output.write(answer.to_frame().to_csv(lineterminator="\n").encode())
+        table = answer.to_frame() if hasattr(answer, "to_frame") else answer
+        output.write(table.to_csv(lineterminator="\n").encode())
         say(f"kept in {output.take()}")
     return 0
+
+
+def _mean(release: dpgep.Release, columns: Any = None) -> Any:
+    """The means of columns, by name."""
+    numbers = release._numbers(columns)
+    return import_extra("pandas", "pandas").DataFrame(
+        {"mean": release.mean(numbers)}, release._names_of(numbers) or numbers.tolist()
+    )
+
+
+def _sample(release: dpgep.Release, columns: Any = None, *, rows: int | None = None) -> Any:
+    """Synthetic people; of classes, with the class of each as a last column."""
+    if rows is None:
+        raise UsageError("sample needs --rows N")
+    found = release.sample(rows, columns=columns)
+    people, labels = found if isinstance(found, tuple) else (found, None)
+    table = import_extra("pandas", "pandas").DataFrame(people)
+    return table if labels is None else table.assign(**{"class": labels})
 
 
 def _write_page(release: dpgep.Release, options: argparse.Namespace) -> int:

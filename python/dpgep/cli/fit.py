@@ -56,7 +56,12 @@ def add(commands: Commands) -> None:
             help="center: missing values count as the location of their column; pairwise: covariances are those of the "
             "people who have both columns (default: refuse them)",
         )  # fmt: skip
-        if name != "release":
+        if name == "release":
+            parser.add_argument(
+                "--quartiles", type=float, metavar="S",
+                help="share of mu^2 for finer histograms, from which dpgep ask ... describe has quartiles",
+            )  # fmt: skip
+        else:
             parser.add_argument("--n-components", type=positive, metavar="K", help="components (default: all)")
             parser.add_argument(
                 "--sparsity", type=or_auto(positive), metavar="K", help="features per component, or auto"
@@ -136,8 +141,9 @@ def _show(text: str) -> None:
 
 
 def _problem(data: Data, options: argparse.Namespace, paying: Paying) -> Problem:
-    if options.bound != "auto" and (options.ranges or options.missing != "error"):
-        raise UsageError("--ranges and --missing are for an automatic bound: leave out --bound")
+    quartiles = getattr(options, "quartiles", None)
+    if options.bound != "auto" and (options.ranges or options.missing != "error" or quartiles is not None):
+        raise UsageError("--ranges, --missing and --quartiles are for an automatic bound: leave out --bound")
     if options.filter is not None and paying.adjacency != "add-remove":
         raise UsageError(
             "--filter needs --adjacency add-remove: replace-one publishes how many rows pass. If it is public who "
@@ -147,7 +153,9 @@ def _problem(data: Data, options: argparse.Namespace, paying: Paying) -> Problem
     if options.bound == "auto":
         with usage():
             ranges = ranges_of(options.ranges, data)
-            common["preprocessing"] = dpgep.AutoPreprocessing(ranges=ranges, missing=options.missing)
+            common["preprocessing"] = dpgep.AutoPreprocessing(
+                ranges=ranges, missing=options.missing, quartiles=quartiles
+            )
     build = BUILDERS[options.model]
     with usage():
         problem = build(**_people(data, options, signature(build).parameters), **common)

@@ -372,7 +372,7 @@ def _with_marks(rows: Rows, absent: NDArray[np.bool_]) -> NDArray[np.float64]:
 
 def _scaled(rows: Rows, preprocessing: Preprocessing) -> Iterator[Any]:
     """Views of which some are sparse, divided by the scale: zeros stay zeros."""
-    first, preprocessing = 0, replace(preprocessing, variance_error=None, unsure=(), magnitudes=None)
+    first, preprocessing = 0, replace(preprocessing.of_others(), unsure=())
     for view, width in zip(rows.views, rows.widths, strict=True):
         part = preprocessing.restricted(np.arange(first, first + width))
         first += width

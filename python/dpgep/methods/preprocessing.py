@@ -16,7 +16,7 @@ import numpy as np
 
 from dpgep.methods.eigen import on_one_thread
 from dpgep.methods.ranges import ColumnRanges
-from dpgep.models.bins import FIRST_OCTAVE, N_OCTAVES, NORM_STEPS, people_runs
+from dpgep.models.bins import FIRST_OCTAVE, N_OCTAVES, NORM_STEPS, Interval, people_runs
 from dpgep.models.model import Matrix, Model
 from dpgep.models.preprocessing import LEAST_KEPT, AutoPreprocessing, Preprocessing
 from dpgep.privacy.curator import NoisyCounts, Stages
@@ -39,6 +39,9 @@ _MOST_PREPARING = 0.9
 # Of the share of the columns: for octaves, and of the rest for each closer look.
 _OCTAVES_SHARE, _LOOK_SHARE = 0.4, 0.25
 _MOST_LOOKS, _PARTS = 6, 32
+# Parts of the interval that holds the quartiles of a column, and how surely it does by its octaves. A quarter of the
+# people at most are 3^(1/2) deviations below the mean, or above (Cantelli); the deviations may be too small.
+_QUARTILE_PARTS, _QUARTILES_WITHIN, _QUARTILE_REACH = 64, 0.999, 2.5
 # Deviations at which entries are cut off, for few columns: later where sizes are asked for, which that changes most.
 _LEAST_CUT, _LEAST_CUT_OF_SIZES = 6.0, 12.0
 _CUT_GROWS, _SIZES_SHOW = 0.3, 5.0
@@ -139,11 +142,11 @@ class _Estimator:
         self._indicators = [j for group in self._model.indicators for j in group]
         self._missing = self._auto.missing != "error"
         self._as_is = Preprocessing(1.0, missing=self._missing)
-        taken = self._shares.columns + 2 * self._shares.bound + self._covariance_share
-        if share is not None and taken > _MOST_PREPARING:
+        taken = self._shares.columns + 2 * self._shares.bound + self._covariance_share + (self._auto.quartiles or 0.0)
+        if not (share is None and self._auto.quartiles is None) and taken > _MOST_PREPARING:
             raise ValueError(
-                f"share = {share:g} leaves too little for the answer: with the other stages it must be at most "
-                f"{_MOST_PREPARING:g} of mu^2"
+                f"share = {self._shares.columns:g} leaves too little for the answer: with the other stages it must "
+                f"be at most {_MOST_PREPARING:g} of mu^2"
             )
 
     def preprocessing(self, *, shifted: bool, mixed: bool, scaled: bool) -> Preprocessing:
@@ -256,6 +259,9 @@ class _Estimator:
         )
         known |= scale <= _FACTOR * found.least_spread
         known[self._indicators] = True  # of a rare one only that is unknown: how much less it varies than it may
+        if self._auto.quartiles is not None:
+            centre = np.zeros(self._d) if location is None else location
+            self._look_at_quartiles(found, centre, np.where(known, scale, np.inf), self._part(self._auto.quartiles))
         unsure = () if sums.deviation == 0 else tuple(np.flatnonzero(~known).tolist())
         return Preprocessing(
             1.0,
@@ -267,7 +273,24 @@ class _Estimator:
             unsure=unsure,
             n_present=n if self._auto.missing == "center" else None,
             magnitudes=found.magnitudes,
+            places=found.places,
         )
+
+    def _look_at_quartiles(self, found: ColumnRanges, centre: Matrix, deviation: Matrix, mu: float) -> None:
+        """Count people finely about the quartiles of all columns but indicators."""
+        columns = np.setdiff1d(np.arange(self._d), self._indicators)
+        if not len(columns):
+            return
+        interval, reach = found.intervals(columns), _QUARTILE_REACH * deviation[columns]
+        low = np.maximum(interval.middle - interval.half, centre[columns] - reach)
+        high = np.minimum(interval.middle + interval.half, centre[columns] + reach)
+        if found.magnitudes is not None:
+            octaves = found.magnitudes.restricted(columns).histograms
+            low = np.maximum(low, octaves.quantiles(0.25, _QUARTILES_WITHIN)[:, 1])
+            high = np.minimum(high, octaves.quantiles(0.75, _QUARTILES_WITHIN)[:, 2])
+        middle, half = (low + high) / 2, (1 + 4 / _QUARTILE_PARTS) * (high - low) / 2
+        fine = Interval(np.where(half > 0, middle, interval.middle), np.where(half > 0, half, interval.half))
+        found.keep_places(columns, fine, self._stages.places(columns, fine, _QUARTILE_PARTS, mu))
 
     @property
     def _cut(self) -> float:

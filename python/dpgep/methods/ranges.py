@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep.models.bins import FIRST_OCTAVE, BinRun, Interval, Magnitudes, people_runs
+from dpgep.models.histograms import Histograms
 from dpgep.privacy.curator import NoisyCounts
 
 # Share of the people who must be seen in an interval for the others to be left outside.
@@ -32,6 +33,7 @@ class ColumnRanges:
     seen : (d,), columns of which most people were seen, or whose interval is public.
     looked : (d,), columns that were looked at more closely.
     magnitudes : what was bought of columns over octaves, about where they have values.
+    places : what was last bought of columns over equal parts of their intervals; None where nothing was.
     least_spread : (d,), deviations that columns have at least, since they hold zeros and other values.
     """
 
@@ -40,6 +42,7 @@ class ColumnRanges:
         self.zero, self.narrow, self.seen, self.looked = (np.zeros(d, dtype=np.bool_) for _ in range(4))
         self.least_spread = np.zeros(d)
         self.magnitudes: Magnitudes | None = None
+        self.places: Histograms | None = None
         self._people = np.zeros(d)  # how many were seen in each column
         self._missing = missing
 
@@ -81,13 +84,24 @@ class ColumnRanges:
             first = max(min(run.first for run in seen) - 1, 0)
             octaves = slice(first, max(run.last for run in seen) + 1 + _OCTAVES_BEYOND)
             counts = histogram.values[:, :, 1:][:, :, octaves]
-            kept = np.zeros((len(self.low), *counts.shape[1:]))
-            kept[columns] = counts
-            self.magnitudes = Magnitudes(FIRST_OCTAVE + first, kept, histogram.deviation, float(n))
+            kept, zeros = np.zeros((len(self.low), *counts.shape[1:])), np.zeros(len(self.low))
+            kept[columns], zeros[columns] = counts, histogram.values[:, 0, 0]
+            self.magnitudes = Magnitudes(FIRST_OCTAVE + first, kept, histogram.deviation, float(n), zeros)
+
+    def keep_places(self, columns: NDArray[np.intp], interval: Interval, histogram: NoisyCounts) -> None:
+        """The counts of some columns over equal parts of these intervals, in the place of earlier ones."""
+        d, m = len(self.low), histogram.values.shape[1]
+        if self.places is None or self.places.counts.shape[1] != m:
+            self.places = Histograms(np.zeros((d, m + 1)), np.zeros((d, m)), np.full(d, np.inf))
+        ends = np.linspace(-1.0, 1.0, m + 1)
+        ends[0], ends[-1] = -np.inf, np.inf
+        self.places.edges[columns] = interval.middle[:, None] + interval.half[:, None] * ends
+        self.places.counts[columns], self.places.deviation[columns] = histogram.values, histogram.deviation
 
     def look_closer(self, columns: NDArray[np.intp], histogram: NoisyCounts) -> None:
         """Narrower intervals of some columns from counts in equal parts of the present ones."""
         interval = self.intervals(columns)
+        self.keep_places(columns, interval, histogram)
         ends = np.linspace(-1.0, 1.0, histogram.values.shape[1] + 1)
         for row, (j, run) in enumerate(zip(columns, people_runs(histogram.values, histogram.deviation), strict=True)):
             # a column of two values, one of them rare, is as wide as they are apart

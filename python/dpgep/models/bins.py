@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dpgep._checks import NonNegative, Positive, check_fields
 from dpgep._show import Shown
+from dpgep.models.histograms import Histograms
 from dpgep.models.model import Matrix
 
 # Octaves 2^e <= |x| < 2^(e + 1) for e from FIRST_OCTAVE on. The first and the last stand for all that is beyond:
@@ -82,12 +83,14 @@ class Magnitudes(Shown):
         magnitudes were not bought.
     deviation : of the noise in a count.
     n : how many people were counted, as far as that is known.
+    zeros : (d,), people with the value 0; None where they were not kept.
     """
 
     first: int
     counts: Matrix
     deviation: NonNegative
     n: Positive
+    zeros: Matrix | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -95,12 +98,28 @@ class Magnitudes(Shown):
         if counts.ndim != 3 or counts.shape[1] != 2 or not np.isfinite(counts).all():
             raise ValueError("counts of magnitudes must be finite, columns by two signs by octaves")
         object.__setattr__(self, "counts", counts)
+        zeros = np.zeros(len(counts)) if self.zeros is None else np.array(self.zeros, dtype=np.float64)
+        if zeros.shape != counts.shape[:1] or not np.isfinite(zeros).all():
+            raise ValueError("zeros of magnitudes must be finite, one number for each column")
+        object.__setattr__(self, "zeros", zeros)
         if not FIRST_OCTAVE <= self.first <= FIRST_OCTAVE + N_OCTAVES - counts.shape[2]:
             raise ValueError(f"octaves of magnitudes must begin from {FIRST_OCTAVE} on, got {self.first}")
 
     def restricted(self, features: NDArray[np.intp]) -> Magnitudes:
         """The same for some of the columns."""
-        return replace(self, counts=self.counts[features])
+        assert self.zeros is not None
+        return replace(self, counts=self.counts[features], zeros=self.zeros[features])
+
+    @property
+    def histograms(self) -> Histograms:
+        """The same from the least value to the largest, with zero as a cell of its own."""
+        assert self.zeros is not None
+        ends = np.exp2(self.first + np.arange(self.counts.shape[2] + 1.0))
+        above, below = self.counts.swapaxes(0, 1)
+        edges = np.tile(np.concatenate([-ends[::-1], [0.0, 0.0], ends]), (len(above), 1))
+        about_zero = np.pad(self.zeros[:, None], ((0, 0), (1, 1)))
+        counts = np.concatenate([below[:, ::-1], about_zero, above], axis=1)
+        return Histograms(edges, counts, np.full(len(above), self.deviation))
 
     @property
     def _one_sided(self) -> NDArray[np.bool_]:

@@ -29,6 +29,7 @@ from dpgep._checks import NonNegative, Positive, Share, check_fields, quoted, re
 from dpgep._show import Shown
 from dpgep.models.bins import Magnitudes
 from dpgep.models.clipping import Clipping
+from dpgep.models.histograms import Histograms
 from dpgep.models.model import Matrix, Model
 from dpgep.models.moments import ReleasedMoments, mean_factor
 from dpgep.models.null import spectrum_before_noise
@@ -62,6 +63,8 @@ class AutoPreprocessing:
         neither. "auto": "columns" where n mu is at least d^1.5 (in plain PCA 10 d^1.5: columns are divided by weights
         of noise there, and the answer is in their units), and "full" where `dpgep.solve` is asked for a solution
         in all columns and n mu is at least 50 d^1.5.
+    quartiles : share of mu^2 for finer histograms of the columns, from which `dpgep.Release.describe` has quartiles;
+        where columns get a location and a scale. Default: those by which these are found show the octaves of quartiles.
     missing : "error"; "center": an absent value (NaN) counts as the location of its column, or as 0 where columns get
         none; or "pairwise", where there are no groups: covariances of two columns are those of the people who have
         both. That holds more noise, and "center" draws correlations towards zero. Each column's location and scale are
@@ -71,6 +74,7 @@ class AutoPreprocessing:
     ranges: Mapping[str | int, tuple[float, float]] = field(default_factory=dict)
     share: Share | None = None
     quantile: float | None = None
+    quartiles: Share | None = None
     precondition: Literal["auto", "columns", "full"] | None = "auto"
     missing: Literal["error", "center", "pairwise"] = "error"
 
@@ -78,6 +82,8 @@ class AutoPreprocessing:
         check_fields(self)
         if self.quantile not in (None, 1):
             require_share("quantile", self.quantile)
+        if self.quartiles is not None and self.precondition is None:
+            raise ValueError("quartiles are bought within the scales of columns: leave out precondition=None")
         if self.missing == "pairwise" and self.precondition == "full":
             raise ValueError('precondition="full" mixes columns, and missing="pairwise" is about pairs: use "columns"')
 
@@ -147,6 +153,7 @@ class Preprocessing(Shown):
         long that an entry was cut off, as the same histogram shows them.
     n_present : (d,), how many people have a value, as noisy counts show it, where ``missing`` ones count as locations.
     magnitudes : noisy counts of the values of columns over octaves, as they were bought; None where they were not.
+    places : the same over equal parts of an interval about where a column has values.
     is_identity : whether rows stay as they are, but for the bound.
     """
 
@@ -166,6 +173,7 @@ class Preprocessing(Shown):
     rows_cut: NonNegative = 0.0
     n_present: Matrix | None = None
     magnitudes: Magnitudes | None = None
+    places: Histograms | None = None
     is_identity: bool = field(init=False, repr=False, metadata=NOT_STORED)
 
     @property
@@ -194,8 +202,9 @@ class Preprocessing(Shown):
             raise ValueError("n_present must be positive, of columns whose missing values count as locations")
         known = 0 if self.scale is None else len(self.scale)
         lengths = {len(part) for part in (self.location, self.scale) if part is not None}
-        if self.magnitudes is not None and lengths - {len(self.magnitudes.counts)}:
-            raise ValueError("magnitudes must be of the columns of location and scale")
+        for name, counts in zip(("magnitudes", "places"), self._counts, strict=True):
+            if counts is not None and lengths - {len(counts)}:
+                raise ValueError(f"{name} must be of the columns of location and scale")
         if len(set(self.unsure)) < len(self.unsure) or not all(0 <= j < known for j in self.unsure):
             raise ValueError("unsure must be columns of a scale, each once")
         if self.scale is not None and not (self.scale >= 1 / _EXTREME).all():
@@ -272,7 +281,20 @@ class Preprocessing(Shown):
             unsure=tuple(np.flatnonzero(np.isin(features, self.unsure)).tolist()),
             energy_cut=0.0 if self.scale is None else self.energy_cut * len(features) / len(self.scale),
             magnitudes=None if self.magnitudes is None else self.magnitudes.restricted(features),
+            places=None if self.places is None else self.places.restricted(features),
         )
+
+    def of_others(self) -> Preprocessing:
+        """The same map, of rows that it was not bought of: nothing else is known of them."""
+        return replace(self, variance=None, variance_error=None, magnitudes=None, places=None)
+
+    def quantiles(self, share: float, level: float) -> Matrix | None:
+        """(d, 3), quantiles of columns and intervals, by the finest counts of each; None where none were bought."""
+        found = None if self.magnitudes is None else self.magnitudes.histograms.quantiles(share, level)
+        if self.places is None:
+            return found
+        placed = self.places.quantiles(share, level)
+        return placed if found is None else np.where(np.isfinite(self.places.deviation)[:, None], placed, found)
 
     def parts(self) -> dict[str, Matrix | None]:
         """The arrays, by name."""
@@ -280,8 +302,9 @@ class Preprocessing(Shown):
         return {name: getattr(self, name) for name in names}
 
     @property
-    def _counts(self) -> Matrix | None:
-        return None if self.magnitudes is None else self.magnitudes.counts
+    def _counts(self) -> tuple[Matrix | None, Matrix | None]:
+        magnitudes, places = self.magnitudes, self.places
+        return None if magnitudes is None else magnitudes.counts, None if places is None else places.counts
 
     def _numbers(self) -> tuple[Any, ...]:
         shown = self.energy_kept, self.energy_cut, self.rows_clipped, self.rows_cut
@@ -289,7 +312,7 @@ class Preprocessing(Shown):
 
     def require_fits(self, model: Model) -> None:
         """Raise ValueError for a model of other columns, or one whose answer this would change."""
-        for part in (*self.parts().values(), self._counts):
+        for part in (*self.parts().values(), *self._counts):
             if part is not None and len(part) != model.n_features:
                 raise ValueError(f"this preprocessing is of {len(part)} columns, not of {model.n_features}")
         if self.pairwise:
@@ -313,7 +336,7 @@ class Preprocessing(Shown):
         if not isinstance(other, Preprocessing):
             return NotImplemented
         same_numbers = self._numbers() == other._numbers()
-        mine, others = ([*each.parts().values(), each._counts] for each in (self, other))
+        mine, others = ([*each.parts().values(), *each._counts] for each in (self, other))
         pairs = zip(mine, others, strict=True)
         return same_numbers and all(a is b if a is None or b is None else np.array_equal(a, b) for a, b in pairs)
 

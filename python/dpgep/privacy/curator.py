@@ -46,7 +46,7 @@ from dpgep.models.bins import Interval
 from dpgep.models.model import Matrix, Model, PublicFacts, PublicSide
 from dpgep.models.moments import NO_NOISE, MomentLayout, MomentNoise, ReleasedGroups, ReleasedMoments
 from dpgep.models.preprocessing import Preprocessing
-from dpgep.privacy.ledger import NORMS, Charge, Ledger, LedgerEntry, NoiseBlock
+from dpgep.privacy.ledger import IN_OCTAVES, IN_PLACES, NORMS, Charge, Ledger, LedgerEntry, NoiseBlock
 from dpgep.privacy.noise import (
     COUNTS,
     MOST_SCALE_BITS,
@@ -429,12 +429,12 @@ class Stages:
     def magnitudes(self, columns: NDArray[np.intp], mu: float) -> NoisyCounts:
         """(d', 2, N_OCTAVES + 1), histogram of each of some columns over zero and signed octaves."""
         counts = self._sums(partial(MagnitudeCounts, columns, missing=self.missing), mu).counts
-        return self._histogram(counts, len(columns), mu, "histograms of the columns' magnitudes")
+        return self._histogram(counts, len(columns), mu, IN_OCTAVES)
 
     def places(self, columns: NDArray[np.intp], interval: Interval, n_bins: int, mu: float) -> NoisyCounts:
         """(d', n_bins), histogram of some columns over equal parts of their intervals."""
         counts = self._sums(partial(PlaceCounts, columns, interval, n_bins, missing=self.missing), mu).counts
-        return self._histogram(counts, len(columns), mu, "histograms of columns within intervals")
+        return self._histogram(counts, len(columns), mu, IN_PLACES)
 
     def norms(self, preprocessing: Preprocessing, starts: NDArray[np.intp], mu: float) -> NoisyCounts:
         """(n_bins,), histogram of the norms of mapped rows, over bins that start at these quarters of octaves.

@@ -32,6 +32,8 @@ T = TypeVar("T")
 
 # What the histogram that a bound is chosen by is called.
 NORMS = "histogram of row norms"
+# What those are called that show the values of columns.
+IN_OCTAVES, IN_PLACES = "histograms of the columns' magnitudes", "histograms of columns within intervals"
 # records releases in a ledger, before their noise is drawn
 Charge = Callable[["LedgerEntry"], None]
 

@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from dpgep._checks import did_you_mean, quoted, whole_number
 from dpgep.methods.eigen import on_one_thread
+from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, in_one_group, of_group, of_groups, together
 from dpgep.models.preprocessing import Preprocessing, unclipped
 from dpgep.models.row_model import Classes, RowModel
-from dpgep.privacy.ledger import NORMS
+from dpgep.privacy.ledger import IN_OCTAVES, IN_PLACES, NORMS
 from dpgep.reports.report import PrivacyReport
 from dpgep.results.intervals import warn_of_clipping
 from dpgep.sources.names import Names, listed
@@ -71,6 +72,13 @@ class ReleasedColumns:
         if found is None or found.scale is None or not norms or found.largest >= Preprocessing.largest:
             return None
         return found.largest, _HIDDEN * sum(block.deviation for block in norms[-1].noise)
+
+    def _quantiles(self, features: NDArray[np.intp], share: float, level: float) -> Matrix:
+        """(d, 3), quantiles of columns and intervals; NaN where no histogram of these people was bought."""
+        found = None
+        if self.preprocessing is not None and {IN_OCTAVES, IN_PLACES} & {e.query for e in self.privacy.releases}:
+            found = self.preprocessing.restricted(features).quantiles(share, level)
+        return np.tile([np.nan, -np.inf, np.inf], (len(features), 1)) if found is None else found
 
     def _numbers(self, columns: Columns, what: str = "columns") -> NDArray[np.intp]:
         if not self._noisy.sums.size:
@@ -180,9 +188,7 @@ class ReleasedColumns:
 
     def _of_group(self, number: int) -> tuple[ReleasedMoments, Preprocessing | None]:
         """Moments of the people of a group, as a release of nobody else has them."""
-        mapped = self.preprocessing
-        if mapped is not None:  # variances were bought of everybody
-            mapped = replace(mapped, variance=None, variance_error=None, magnitudes=None)
+        mapped = None if self.preprocessing is None else self.preprocessing.of_others()  # variances are of everybody
         return of_group(self._noisy, number), mapped
 
     @cached_property

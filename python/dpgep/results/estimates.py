@@ -33,6 +33,8 @@ _REACHED = 0.2
 _TWICE = 2.0
 # Values of this many columns are printed, and with their intervals.
 _SHOWN, _WITH_INTERVALS = 10, 5
+# Shares of the people who do not exceed the quartiles.
+_QUARTILES = 0.25, 0.5, 0.75
 # Columns in a notebook's picture, at most.
 _DRAWN = 60
 
@@ -120,6 +122,8 @@ class Description:
     mean, mean_low, mean_high : (d,), and intervals for the population's, at ``level``, for the noise and the sampling.
     deviation, deviation_low, deviation_high : (d,), the same of standard deviations, with n - 1 in the denominator; 0
         where the noise leaves no variance.
+    quartiles, quartile_low, quartile_high : (d, 3), values that 25, 50 and 75 % of the people do not exceed, by
+        histograms that were bought; NaN and infinite where none were: of indicators, with a known bound, of one group.
     level : the probability that an interval covers its value, one by one.
     privacy : the report of the release, which pays for this and for every other answer from it.
     absent : whether absent values count as locations, which makes deviations smaller.
@@ -135,6 +139,9 @@ class Description:
     deviation: Matrix
     deviation_low: Matrix
     deviation_high: Matrix
+    quartiles: Matrix
+    quartile_low: Matrix
+    quartile_high: Matrix
     level: float
     privacy: PrivacyReport
     absent: bool
@@ -144,7 +151,11 @@ class Description:
         """A pandas DataFrame, a row for each column."""
         pandas = import_extra("pandas", "pandas")
         fields = "mean", "mean_low", "mean_high", "deviation", "deviation_low", "deviation_high"
-        return pandas.DataFrame({name.replace("_", " "): getattr(self, name) for name in fields}, list(self.names))
+        values = {name.replace("_", " "): getattr(self, name) for name in fields}
+        for place, share in enumerate(_QUARTILES):
+            ends = {"": self.quartiles, " low": self.quartile_low, " high": self.quartile_high}
+            values.update({f"{share:.0%}{end}": each[:, place] for end, each in ends.items()})
+        return pandas.DataFrame(values, list(self.names))
 
     def __repr__(self) -> str:
         lines = [
@@ -153,17 +164,34 @@ class Description:
         ]
         lines.extend(of_absent(self.absent, "deviations are smaller"))
         lines.extend(of_unseen(self.unseen))
-        return "\n".join([*lines, *aligned([("", "mean", "deviation"), *self._rows])])
+        if not np.isfinite(self.quartiles).any():
+            lines.append(
+                "  quartiles unknown: no histograms of them were bought, as AutoPreprocessing(quartiles=0.1) does"
+            )
+        return "\n".join([*lines, *aligned([("", *self._heading), *self._rows])])
+
+    @property
+    def _heading(self) -> tuple[str, ...]:
+        shares = [f"{share:.0%}" for share in _QUARTILES] if np.isfinite(self.quartiles).any() else []
+        return "mean", "deviation", *shares
 
     @property
     def _rows(self) -> list[tuple[str, ...]]:
         means = with_intervals(self.mean, self.mean_low, self.mean_high, ".4g")
         deviations = with_intervals(self.deviation, self.deviation_low, self.deviation_high, ".4g")
-        return list(zip(self.names, means, deviations, strict=True))
+        ends = self.quartiles.T, self.quartile_low.T, self.quartile_high.T
+        quartiles = [
+            [
+                text if np.isfinite(value) else ""
+                for text, value in zip(with_intervals(*each, ".4g"), each[0], strict=True)
+            ]
+            for each in zip(*ends, strict=True)
+        ]
+        return list(zip(self.names, means, deviations, *quartiles[: len(self._heading) - 2], strict=True))
 
     def _repr_html_(self) -> str:
         about = [("people", f"{self.n_people:.0f}"), ("privacy", str(self.privacy))]
-        return html_table(about) + html_table(self._rows, ("column", f"mean, at {self.level:.0%}", "deviation"))
+        return html_table(about) + html_table(self._rows, ("column", f"mean, at {self.level:.0%}", *self._heading[1:]))
 
 
 def mean(release: ReleasedColumns, columns: Columns = None) -> Matrix:
@@ -218,9 +246,10 @@ def correlation(
 def describe(
     release: ReleasedColumns, columns: Columns = None, *, level: float = 0.9, rows: RowLaw = "gaussian"
 ) -> Description:
-    """Number of people, and means and standard deviations of columns, in their units, with intervals.
+    """Number of people, and means, standard deviations and quartiles of columns, in their units, with intervals.
 
-    Quartiles are no second moments, and are not in a release.
+    Quartiles are no second moments: they follow from the histograms by which scales were bought, and finely where
+    ``AutoPreprocessing(quartiles=...)`` has bought that. A release with a known bound has none.
     """
     require_law(level, rows)
     features = release._numbers(columns)
@@ -228,6 +257,7 @@ def describe(
     low, high = means(noisy, preprocessing, release._row_bound, level, rows).T
     each = (np.diagonal(part) for part in covariances(noisy, preprocessing, release._row_bound, level, rows))
     unbiased = noisy.n / max(noisy.n - 1, 1.0)
+    quartiles = np.stack([release._quantiles(features, share, level) for share in _QUARTILES], axis=1)
     deviation, deviation_low, deviation_high = (np.sqrt(unbiased * np.maximum(part, 0.0)) for part in each)
     return Description(
         names=release._names_of(features) or tuple(map(str, features.tolist())),
@@ -238,6 +268,9 @@ def describe(
         deviation=deviation,
         deviation_low=deviation_low,
         deviation_high=deviation_high,
+        quartiles=quartiles[:, :, 0],
+        quartile_low=quartiles[:, :, 1],
+        quartile_high=quartiles[:, :, 2],
         level=level,
         privacy=release.report,
         absent=release._absent,

@@ -361,7 +361,7 @@ class Release(ReleasedColumns):
         if some is not None:
             noisy, clipped = replace(some, second=some.second.copy()), some
         if preprocessing is not None and not (some is None and given is None):  # variances were bought of everybody
-            preprocessing = replace(preprocessing, variance=None, variance_error=None, magnitudes=None)
+            preprocessing = preprocessing.of_others()
         return self._answer(model, noisy, preprocessing, n_components, options, clipped=clipped)
 
     def _answer(
