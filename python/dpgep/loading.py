@@ -338,13 +338,15 @@ def _require_shape(name: str, array: Any, shape: tuple[int, ...]) -> None:
 
 def _scores(document: Document) -> ScoreDensity:
     found: ScoreDensity = document.require(SCORES).record(ScoreDensity, "the scores")
-    if found.n < 1 or found.edges.ndim != 2 or found.edges.shape[1] - 1 not in CELLS:
-        raise ValueError(f"scores are of people in {', '.join(map(str, CELLS))} cells of each of two components")
-    size = found.edges.shape[1] - 1
-    _require_finite("edges", found.edges, (2, size + 1))
+    k, size = len(found.axes), found.edges.shape[-1] - 1
+    if found.n < 1 or k not in (1, 2) or size not in CELLS:
+        raise ValueError(f"scores are of people in {', '.join(map(str, CELLS))} cells of one component or each of two")
+    _require_finite("edges", found.edges, (k, size + 1))
     if not (np.diff(found.edges) > 0).all():
         raise ValueError("edges must ascend")
-    _require_finite("shares", found.shares, (1 if found.groups is None else len(found.groups), size, size))
+    _require_finite("shares", found.shares, (1 if found.groups is None else len(found.groups), *k * (size,)))
+    if not np.abs(found.shares).max() < 2.0**500:
+        raise ValueError("shares must be below 2^500, so that they can be added up")
     found.privacy.require_consistent()
     paid = [block.deviation for entry in found.privacy.releases for block in entry.noise]
     if len(found.privacy.releases) != 1 or not math.isclose(found.deviation * found.n, sum(paid), rel_tol=_ROUNDING):

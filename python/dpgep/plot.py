@@ -24,7 +24,7 @@ from dpgep.results.estimates import MatrixEstimate
 from dpgep.results.group_means import GroupMeans
 from dpgep.results.intervals import Intervals
 from dpgep.results.regression import Regression
-from dpgep.results.score_density import ScoreDensity
+from dpgep.results.score_density import ScoreDensity, normal_scores
 from dpgep.results.solution import Solution
 
 if TYPE_CHECKING:
@@ -261,7 +261,7 @@ def means(found: GroupMeans, column: str | None = None, *, ax: Axes | None = Non
 
 def biplot(
     solution: Solution,
-    scores: ArrayLike | None = None,
+    scores: ArrayLike | ScoreDensity | None = None,
     *,
     components: tuple[int, int] = (1, 2),
     n_features: int = _COLUMNS,
@@ -276,9 +276,10 @@ def biplot(
     ----------
     solution : Solution
         With two components or more.
-    scores : array_like of shape (n, K), optional
-        Dots for rows, as from `Solution.transform`; arrows are then drawn to their scale. **Dots are not private**: no
-        guarantee covers them, and a picture with them shows rows. Default: none.
+    scores : ScoreDensity, or array_like of shape (n, K), optional
+        Regions of people, as `dpgep.plot.scores` draws them, from a `dpgep.score_density` of these components. Or dots
+        for rows, as from `Solution.transform`: **dots are not private**, no guarantee covers them, and a picture with
+        them shows rows. Arrows are drawn to their scale. Default: none.
     components : (int, int)
         Their numbers, from 1.
     n_features : int
@@ -301,7 +302,11 @@ def biplot(
     longest = float(np.linalg.norm(arrows, axis=1).max())
     ax.axhline(0.0, color=GREY, linewidth=0.8, zorder=1)
     ax.axvline(0.0, color=GREY, linewidth=0.8, zorder=1)
-    if scores is not None:
+    if isinstance(scores, ScoreDensity):
+        _people(ax, scores)
+        furthest = 0.7 * float(np.abs(scores.edges).max())
+        arrows, longest = arrows * furthest / longest, furthest
+    elif scores is not None:
         points = np.asarray(scores, dtype=float)
         if points.ndim != 2 or points.shape[1] != solution.n_components:
             raise ValueError(f"scores must have shape (n, {solution.n_components}), got {points.shape}")
@@ -501,7 +506,6 @@ def projection(
         raise ValueError(f"points must have shape (n, 2) or wider, got {array.shape}")
     if groups.shape != array.shape[:1]:
         raise ValueError(f"labels must hold one label per point, shape ({len(array)},), got {groups.shape}")
-    effects = import_extra("matplotlib.patheffects", "plot")
     ax = _axes(ax)
     names = np.unique(groups)
     for index, name in enumerate(names):
@@ -509,46 +513,91 @@ def projection(
         color = GROUPS[index % len(GROUPS)]
         ax.scatter(of_group[:, 0], of_group[:, 1], s=12, color=color, alpha=0.65, linewidths=0)
     for name in names:
-        ax.annotate(
-            str(name), np.median(array[groups == name, :2], axis=0), ha="center", va="center", fontsize=13,
-            fontweight="bold", path_effects=[effects.withStroke(linewidth=3, foreground=ax.get_facecolor())],
-        )  # fmt: skip
+        _name(ax, str(name), *np.median(array[groups == name, :2], axis=0))
     ax.set(xticks=[], yticks=[])
     return _finished(ax, f"{axis_name} 1", f"{axis_name} 2", title)
 
 
-def scores(found: ScoreDensity, *, ax: Axes | None = None) -> Axes:
-    """Where people are by their scores on two components: regions that hold 95, 75, 50 and 25 % of them.
+def scores(
+    found: ScoreDensity | Solution,
+    *,
+    components: int | tuple[int, int] | None = None,
+    axis: int | None = None,
+    synthetic: int = 0,
+    ax: Axes | None = None,
+) -> Axes:
+    """Where people are by their scores: regions that hold 95, 75, 50 and 25 % of them; of one score, its density.
 
     Of several groups, the regions that hold 90 and 50 % of each, and its name where it has most people. A region is of
     the highest density of `ScoreDensity.density`; nobody's score is drawn.
 
     Parameters
     ----------
-    found : ScoreDensity
-        From `dpgep.score_density`.
+    found : ScoreDensity or Solution
+        From `dpgep.score_density`. Of a solution, at no further cost: normal laws of the released means and covariances
+        of its scores, by group: ellipses, whatever the shape of the people is.
+    components : (int, int), or int, optional
+        Of a solution, as in `dpgep.score_density`.
+    axis : 0 or 1, optional
+        The score whose density alone is drawn.
+    synthetic : int
+        Number of points from `ScoreDensity.sample` in the place of regions; the title says that they are synthetic.
     ax : Axes, optional
         Default: Matplotlib's current ones.
     """
-    ax, effects = _axes(ax), import_extra("matplotlib.patheffects", "plot")
-    colors = import_extra("matplotlib.colors", "plot")
-    x, y = (found.edges[:, 1:] + found.edges[:, :-1]) / 2
-    for index, density in enumerate(found.density):
-        color = BLUE if found.groups is None else GROUPS[index % len(GROUPS)]
-        held = _WITHIN if found.groups is None else _WITHIN_GROUP
-        levels = _levels(density, held)
+    ax = _axes(ax)
+    density = found if isinstance(found, ScoreDensity) else normal_scores(found, components)
+    if axis is not None or len(density.axes) == 1:
+        return _marginal(ax, density, axis or 0)
+    _people(ax, density, synthetic)
+    x, y = density.axes
+    return _finished(ax, x, y, f"{synthetic} synthetic points, which are nobody's" if synthetic else "")
+
+
+def _people(ax: Axes, found: ScoreDensity, synthetic: int = 0) -> None:
+    """Regions of highest density, or synthetic points, of each group; and its name where it has most people."""
+    to_rgb, middles = import_extra("matplotlib.colors", "plot").to_rgb, (found.edges[:, 1:] + found.edges[:, :-1]) / 2
+    points, groups = found.sample(synthetic, seed=0) if synthetic else (None, None)
+    for name, color, density in zip(found.groups or (None,), _colors(found), found.density, strict=True):
+        levels = _levels(density, _WITHIN if name is None else _WITHIN_GROUP)
         if not levels:  # the noise leaves nobody
             continue
-        shades = [(*colors.to_rgb(color), alpha) for alpha in np.linspace(0.2, 0.8, len(levels)).tolist()]
-        ax.contourf(x, y, density.T, levels=[*levels, np.inf], colors=shades, extend="neither")
-        if found.groups is not None:
-            highest = np.unravel_index(int(density.argmax()), density.shape)
-            ax.annotate(
-                str(found.groups[index]), (x[highest[0]], y[highest[1]]), ha="center", va="center", fontweight="bold",
-                path_effects=[effects.withStroke(linewidth=3, foreground=ax.get_facecolor())],
-            )  # fmt: skip
+        if points is not None:
+            chosen = points if groups is None else points[groups == name]
+            ax.scatter(chosen[:, 0], chosen[:, 1], s=6, color=color, alpha=0.6, linewidths=0)
+        else:
+            shades = [(*to_rgb(color), alpha) for alpha in np.linspace(0.2, 0.8, len(levels)).tolist()]
+            ax.contourf(*middles, density.T, levels=[*levels, np.inf], colors=shades, extend="neither")
+        if name is not None:
+            _name(ax, str(name), *middles[[0, 1], np.unravel_index(int(density.argmax()), density.shape)])
     ax.set(xlim=found.edges[0, [0, -1]], ylim=found.edges[1, [0, -1]])
-    return _finished(ax, *found.axes)
+
+
+def _marginal(ax: Axes, found: ScoreDensity, axis: int) -> Axes:
+    """The density of one score, of each group as high as it has people."""
+    edges = found.edges[axis]
+    heights = found.marginal(axis) / np.diff(edges)
+    for name, color, height in zip(found.groups or (None,), _colors(found), heights, strict=True):
+        ax.stairs(height, edges, fill=True, color=color, alpha=0.5)
+        ax.stairs(height, edges, color=color)
+        if name is not None and height.any():
+            highest = int(height.argmax())
+            _name(ax, str(name), edges[highest : highest + 2].mean(), height[highest])
+    ax.set(xlim=edges[[0, -1]])
+    ax.margins(y=0.1)
+    return _finished(ax, found.axes[axis], "density of people")
+
+
+def _colors(found: ScoreDensity) -> Sequence[str]:
+    """One for each group."""
+    return [BLUE] if found.groups is None else [GROUPS[index % len(GROUPS)] for index in range(len(found.groups))]
+
+
+def _name(ax: Axes, text: str, x: float, y: float) -> None:
+    """A bold name that can be read on any colour."""
+    effects = import_extra("matplotlib.patheffects", "plot")
+    outline = [effects.withStroke(linewidth=3, foreground=ax.get_facecolor())]
+    ax.annotate(text, (x, y), ha="center", va="center", fontweight="bold", path_effects=outline)
 
 
 def _levels(density: Matrix, held: Sequence[float]) -> list[float]:

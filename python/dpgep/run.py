@@ -42,7 +42,7 @@ from dpgep.reports.guarantee import PublicInputs
 from dpgep.reports.report import PrivacyReport
 from dpgep.results.matrix_free import AnsweringCurator, MatrixFreeRelease
 from dpgep.results.release import Release
-from dpgep.results.score_density import Frame, ScoreDensity
+from dpgep.results.score_density import Frame, ScoreDensity, names_of
 from dpgep.results.solution import Solution, solution_of, warn_of_accuracy, warn_of_scales
 
 C = TypeVar("C", bound=Curator)
@@ -365,7 +365,7 @@ def score_density(
     solution: Solution,
     problem: Problem,
     *,
-    components: int | tuple[int, int] = (1, 2),
+    components: int | tuple[int, int] | None = None,
     cells: int = 64,
     epsilon: float | None = None,
     delta: float | None = None,
@@ -377,12 +377,12 @@ def score_density(
     seed: int | None = None,
     n_threads: int | None = None,
 ) -> ScoreDensity:
-    """The distribution of people's scores on two components, as a histogram on a released frame: a score plot.
+    """The distribution of people's scores on two components, or one, as a histogram on a released frame: a score plot.
 
-    The frame is public: G by G cells about the released mean, 3.5 released deviations to each side. Counts of people in
-    its cells, by group where the problem has classes or slices, move by sqrt(2) for a replaced person and by 1 for one
-    who is added or removed, in Euclidean norm; they are released with exactly rounded normal noise, and paid for in
-    addition to the solution.
+    The frame is public: G by G cells (G of one score) about the released mean, 3.5 released deviations to each side.
+    Counts of people in its cells, by group where the problem has classes or slices, move by sqrt(2) for a replaced
+    person and by 1 for one who is added or removed, in Euclidean norm; they are released with exactly rounded normal
+    noise, and paid for in addition to the solution.
 
     Parameters
     ----------
@@ -390,8 +390,9 @@ def score_density(
         With the components, by ``method="release"``. Public: it costs nothing more.
     problem : from `dpgep.pca`, `cca`, `fda`, ...
         The rows, and whose they are: as for the solution. Without a bound, the solution's preprocessing is used.
-    components : (int, int), or int
-        Which two components, from 1. Of two views a single one: the score of each view.
+    components : (int, int), or int, optional
+        Which two components, from 1, or which single one. Of two views always a single one: the score of each view.
+        Default: the first two, or the first where there is one alone.
     cells : 16, 32, 64 or 128
         G. Noise of a cell does not depend on it; finer cells hold fewer people.
     epsilon, delta, rho, mu, budget, share, accounting, seed, n_threads
@@ -428,15 +429,15 @@ def score_density(
         raise ValueError("the problem must be of the rows of the solution: the same columns, and a bound of its own")
     if (rows.preprocessing is None) != (solution.preprocessing is None):
         raise ValueError("the problem must map rows as that of the solution does: give both the same bound")
-    names = getattr(rows.model.grouping, "labels", None)
-    groups = tuple(range(rows.layout.n_groups)) if names is None and rows.layout.n_groups > 1 else names
     asked, edges = frame.in_bounds(row_bound(rows.facts))
     counted = replace(rows, model=PcaModel(frame.weights.shape[1], center=False))
     forms = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
     run = Run.paid_by(counted, budget=budget, share=share, accounting=accounting, seed=seed, **forms)
     with use_threads(n_threads), run.reserved():
         found = run.curator(Curator).answer(Cells(asked, edges))
-    return ScoreDensity(found.values, found.deviation, frame.edges, found.n, frame.axes, groups, run.report)
+    return ScoreDensity(
+        found.values, found.deviation, frame.edges, found.n, frame.axes, names_of(rows.model.grouping), run.report
+    )
 
 
 def _release(problem: Any, run: Run, noisy: ReleasedMoments) -> Release:

@@ -16,7 +16,7 @@ from stored import bytes_of
 
 import dpgep
 from dpgep import plot
-from dpgep.results.score_density import Frame, ScoreDensity, _denoised
+from dpgep.results.score_density import Frame, ScoreDensity, _denoised, normal_scores
 
 Matrix = NDArray[np.float64]
 
@@ -83,6 +83,76 @@ def test_groups_are_counted_apart() -> None:
     assert {*groups} == {"a", "b", "c"}
 
 
+def test_one_score_is_counted_by_group() -> None:
+    """Two classes have no plane."""
+    rows, which = people(3000)
+    problem = dpgep.fda(rows, which > 0, classes=[False, True], bound=20.0)
+    solution = solve_seeded(problem, epsilon=2.0, delta=DELTA)
+    scores = solution.transform(rows)[:, 0]
+    found, noisy = density(solution, problem, epsilon=math.inf), density(solution, problem, epsilon=2.0, delta=DELTA)
+    assert (found.axes, found.groups, found.shares.shape) == (("score 1",), (False, True), (2, 64))
+    (edges,) = found.edges
+    inside = np.clip(scores, edges[0], np.nextafter(edges[-1], -np.inf))
+    for group, share in zip((False, True), found.shares, strict=True):
+        expected = np.histogram(inside[(which > 0) == group], edges)[0] / 3000
+        assert np.abs(share - expected).sum() < 0.01
+        exact = np.quantile(scores[(which > 0) == group], [0.1, 0.5, 0.9])
+        np.testing.assert_allclose(found.quantiles(0, [0.1, 0.5, 0.9], group), exact, atol=np.diff(edges)[0])
+        np.testing.assert_allclose(noisy.quantiles(0, 0.5, group), exact[1], atol=4 * np.diff(edges)[0])
+    np.testing.assert_array_equal(noisy.marginal(0), noisy.density)
+    clipped = np.maximum(noisy.shares, 0)
+    additive = np.abs(clipped / clipped.sum() - found.shares).sum()
+    assert np.abs(noisy.density - found.shares).sum() < additive
+    points, groups = noisy.sample(500, seed=2)
+    assert points.shape == (500, 1)
+    assert groups is not None
+    assert {*groups} == {False, True}
+    again = dpgep.load(bytes_of(noisy))
+    np.testing.assert_array_equal(again.density, noisy.density)
+    assert "64 cells" in repr(again)
+    assert noisy.to_frame().index.names == ["group", "score 1"]
+    with pytest.raises(ValueError, match="no group 'a'"):
+        noisy.quantiles(0, 0.5, "a")
+    nobody = replace(noisy, shares=noisy.shares * [[4.0], [0.0]])
+    assert math.isnan(float(nobody.quantiles(0, 0.5, True)))
+
+
+@pytest.mark.parametrize("size", [1e15, 1e140, 1e302])
+def test_shares_of_any_size_are_a_distribution_or_refused(size: float) -> None:
+    """A deviation so large is one of a tiny mu, or of a forged file."""
+    rows, _ = people(500)
+    problem = dpgep.pca(rows, bound=20.0)
+    solution = solve_seeded(problem, epsilon=1.0, delta=DELTA, n_components=2)
+    found = density(solution, problem, epsilon=1.0, delta=DELTA)
+    large = replace(found, shares=found.shares * size)
+    if size > 1e300:
+        with pytest.raises(ValueError, match="below 2"):
+            dpgep.load(bytes_of(large))
+    else:
+        assert dpgep.load(bytes_of(large)).density.sum() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("by_group", [False, True])
+def test_normal_scores_have_the_released_means_and_covariances(by_group: bool) -> None:
+    rows, which = people(6000)
+    table = dpgep.release(rows, which, classes=[0, 1, 2], by_group=by_group, bound=20.0, epsilon=math.inf)
+    solution = table.fda()
+    found, scores = normal_scores(solution, (1, 2)), solution.transform(rows)
+    middles = np.stack(np.meshgrid(*(found.edges[:, 1:] + found.edges[:, :-1]) / 2, indexing="ij"), axis=-1)
+    within = sum(np.cov(scores[which == group].T) * np.mean(which == group) for group in range(3))
+    for group, shares in enumerate(found.density):
+        of_group, people_of = shares / shares.sum(), scores[which == group]
+        mean = np.einsum("ij,ijk->k", of_group, middles)
+        away = middles - mean
+        covariance = np.einsum("ij,ijk,ijl->kl", of_group, away, away)
+        np.testing.assert_allclose(mean, people_of.mean(axis=0), atol=0.02)
+        expected = np.cov(people_of.T) if by_group else within
+        np.testing.assert_allclose(covariance, expected, atol=0.03 * np.trace(np.asarray(expected)))
+        assert shares.sum() == pytest.approx(np.mean(which == group), abs=1e-3)
+    alone = solve_seeded(dpgep.pca(rows, bound=20.0, center=False), epsilon=math.inf, n_components=2)
+    assert normal_scores(alone, None).groups is None
+
+
 @pytest.mark.parametrize("bound", ["auto", 20.0])
 def test_people_with_several_rows_count_once(bound: Any) -> None:
     rows, _ = people(900)
@@ -141,6 +211,8 @@ def test_wavelets_without_a_threshold_give_back_what_they_got(size: int) -> None
     values = np.random.default_rng(0).normal(size=(size, size))
     np.testing.assert_allclose(_denoised(values, 0.0), values, atol=1e-12)
     assert np.abs(_denoised(values, 1.0)).max() < np.abs(values).max() / 2  # noise alone
+    line = values[0]
+    np.testing.assert_allclose(_denoised(line, 0.0), line, atol=1e-12)
     flat = np.full((size, size), 3.0)
     np.testing.assert_allclose(_denoised(flat, 1.0), flat, atol=1e-12)
 
@@ -201,8 +273,8 @@ def test_what_cannot_be_served_is_refused_before_anything_is_spent() -> None:
     secret = dpgep.pca(rows, bound=20.0, adjacency="add-remove")
     cases: list[tuple[Any, Any, dict[str, Any], str]] = [
         (solution, problem, {"components": (1, 3)}, "components are numbered from 1 to 2"),
-        (solution, problem, {"components": 1}, r"two components, as \(1, 2\)"),
-        (solution, problem, {"components": (1, 1)}, "two components"),
+        (solution, problem, {"components": (1, 1)}, r"two components, as \(1, 2\), or one"),
+        (solution, problem, {"components": (1, 2, 1)}, "two components"),
         (solution, problem, {"cells": 50}, "cells must be one of 16, 32, 64, 128, got 50"),
         (flow, problem, {}, 'method="release"'),
         (solution, dpgep.pca(rows[:, :3], bound=20.0), {}, "rows of the solution"),
@@ -243,4 +315,17 @@ def test_it_is_drawn(grouped: bool) -> None:
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("score 1", "score 2")
     nobody = replace(found, shares=np.full_like(found.shares, 0.0), deviation=1.0)
     plot.scores(nobody, ax=ax)
+    for axis in (0, 1):
+        ax.clear()
+        plot.scores(found, axis=axis, ax=ax)
+        assert (ax.get_xlabel(), ax.get_ylabel()) == (found.axes[axis], "density of people")
+        assert [text.get_text() for text in ax.texts] == (["0", "1", "2"] if grouped else [])
+    ax.clear()
+    plot.scores(found, synthetic=200, ax=ax)
+    assert ax.get_title() == "200 synthetic points, which are nobody's"
+    assert sum(len(each.get_offsets()) for each in ax.collections) == 200
+    for drawn in (lambda: plot.scores(solution, ax=ax), lambda: plot.biplot(solution, found, ax=ax)):
+        ax.clear()
+        drawn()
+        assert len(ax.collections) >= len(found.density)
     plt.close(figure)

@@ -36,6 +36,7 @@ from dpgep import cli, masked
 from dpgep import sklearn as estimators
 from dpgep.local import Aggregator, GaussianRandomizer
 from dpgep.models.row_model import Classes, input_names
+from dpgep.results.score_density import normal_scores
 
 MU = 1.0
 _SLICES: dict[str, Any] = {"slices": 3, "y_range": (-1.0, 1.0)}
@@ -253,6 +254,7 @@ def _releases() -> Iterator[Way]:
     yield Way("release", "every question of slices", partial(_asked, _SLICES), ("release",))
     yield Way("score plot", "pca", partial(_scored, "pca"), ("score_density",), adjacencies=("replace-one",))
     yield Way("score plot", "cca", partial(_scored, "cca"), ("score_density",), adjacencies=("replace-one",))
+    yield Way("score plot", "one score", partial(_scored, "fda"), ("score_density",), adjacencies=("replace-one",))
     yield Way("score plot", "sir", partial(_scored, "sir"), ("score_density",), adjacencies=("replace-one",))
     yield Way("release", "of two populations", _added, ("release", "Release"), ("known",), at_end=True)
     yield Way("release as an operator", "pca", partial(_multiplied, "pca"), ("release", "MatrixFreeRelease"))
@@ -262,12 +264,11 @@ def _releases() -> Iterator[Way]:
 def _scored(question: str, people: People, terms: Terms) -> Any:
     problem = _QUESTIONS[question](FORMS["scan of pandas"].make(people, terms.folder), **terms.of_problem)
     try:
-        solution = dpgep.solve(problem, mu=MU / math.sqrt(2), n_components=2)
+        solution = dpgep.solve(problem, mu=MU / math.sqrt(2), n_components=1 if question == "fda" else 2)
     except np.linalg.LinAlgError:  # noise leaves no components
         return None
-    components = 1 if question == "cca" else (1, 2)
-    found = dpgep.score_density(solution, problem, components=components, cells=16, mu=MU / math.sqrt(2))
-    return solution, found, found.density, repr(found), dpgep.load(bytes_of(found))
+    found = dpgep.score_density(solution, problem, cells=16, mu=MU / math.sqrt(2))
+    return solution, found, found.density, normal_scores(solution, None), repr(found), dpgep.load(bytes_of(found))
 
 
 def _asked(groups: dict[str, Any], people: People, terms: Terms) -> Any:

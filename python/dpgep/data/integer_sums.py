@@ -609,14 +609,15 @@ class ProductNormCounts(_SumsOfProducts):
 class CellCounts(_SumsOfProducts):
     """(n_groups, G, G), ``total``: how many people of each group have V (x - m), of two directions, in each cell.
 
-    ``edges`` (2, G - 1), in bounds, are between the cells of each direction: the outer cells have no end.
+    ``edges`` (2, G - 1), in bounds, are between the cells of each direction: the outer cells have no end. Of a single
+    direction, (n_groups, G).
     """
 
     def __init__(self, directions: Directions, edges: Matrix, n_groups: int) -> None:
         super().__init__(directions)
         self._edges = np.ldexp(edges, self._bits + DIRECTION_BITS)
         self._group, size = 0, edges.shape[1] + 1
-        self.total = np.zeros((n_groups, size, size), dtype=np.int64)
+        self.total = np.zeros((n_groups, *len(edges) * (size,)), dtype=np.int64)
 
     def add(self, batch: Batch) -> None:
         parts = [batch] if batch.groups is None else batch.of_groups(len(self.total))
@@ -625,9 +626,10 @@ class CellCounts(_SumsOfProducts):
         self.n += batch.others if batch.groups is not None else 0
 
     def _add_products(self, products: Matrix) -> None:
-        first, second = (np.searchsorted(self._edges[i], products[:, i], side="right") for i in (0, 1))
+        places = [np.searchsorted(*each, side="right") for each in zip(self._edges, products.T, strict=True)]
         of_group = self.total[self._group]
-        of_group += np.bincount(first * len(of_group) + second, minlength=of_group.size).reshape(of_group.shape)
+        cells = np.ravel_multi_index(places, of_group.shape)
+        of_group += np.bincount(cells, minlength=of_group.size).reshape(of_group.shape)
 
 
 def direction_error(n_directions: int, n_features: int) -> float:

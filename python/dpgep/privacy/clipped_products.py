@@ -121,8 +121,8 @@ class ProductNorms(_Query):
 class Cells(_Query):
     """The share of the people of each group with V^T (x - m) in each cell between ``edges`` (2, G - 1), in bounds.
 
-    (n_groups, G, G). A person is in one cell, or shared by several with weights that sum to one: replaced, the counts
-    move by at most sqrt(2); added or removed, by 1.
+    (n_groups, G, G); of a single direction, with edges (1, G - 1), (n_groups, G). A person is in one cell, or shared by
+    several with weights that sum to one: replaced, the counts move by at most sqrt(2); added or removed, by 1.
     """
 
     asked: Asked

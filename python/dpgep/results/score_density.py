@@ -1,4 +1,4 @@
-"""The distribution of people's scores on two components: a bought histogram, and its density without the noise."""
+"""The distribution of people's scores on one or two components: a bought histogram, its density without the noise."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from dpgep._checks import require_count
 from dpgep._optional import import_extra
 from dpgep.models.model import Matrix
-from dpgep.models.moments import together, total_mean, total_share
+from dpgep.models.moments import effective_counts, together, total_mean, total_share
+from dpgep.models.row_model import Grouping
 from dpgep.privacy.clipped_products import Asked
 from dpgep.reports.report import PrivacyReport
 from dpgep.results.solution import Solution
@@ -38,15 +39,17 @@ _DIFFERENCE = _AVERAGE[::-1] * [1, -1, 1, -1]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ScoreDensity:
-    """How people are distributed over their scores on two components; see `dpgep.score_density`.
+    """How people are distributed over their scores on two components, or on one; see `dpgep.score_density`.
 
     Attributes
     ----------
-    shares : (C, G, G), noisy shares of the people of each group (C = 1 without groups) in each cell, as released.
+    shares : (C, G, G), or (C, G) of one score: noisy shares of the people of each group (C = 1 without groups) in each
+        cell, as released.
     deviation : of the independent noise in each share.
-    edges : (2, G + 1), ends of the cells in units of the scores. Whoever is beyond the frame is in its outermost cells.
+    edges : (2, G + 1), or (1, G + 1): ends of the cells in units of the scores. Whoever is beyond the frame is in its
+        outermost cells.
     n : number of people.
-    axes : what the two scores are called.
+    axes : what the scores are called.
     groups : labels of the groups, None without groups.
     privacy : the report of this release alone; that of the solution is not part of it.
     """
@@ -55,13 +58,13 @@ class ScoreDensity:
     deviation: float
     edges: Matrix
     n: int
-    axes: tuple[str, str]
+    axes: tuple[str, ...]
     groups: tuple[Hashable, ...] | None
     privacy: PrivacyReport
 
     @cached_property
     def density(self) -> NDArray[np.float64]:
-        """(C, G, G), the shares without what the noise explains: none is negative, and all add up to 1.
+        """(C, G, G) or (C, G), the shares without what the noise explains: none is negative, and all add up to 1.
 
         Coefficients in Daubechies' wavelets of four, of all shifts (Coifman and Donoho 1995), are kept if they are
         more than 4.5 deviations of the noise; what results is projected onto distributions. Post-processing.
@@ -71,11 +74,21 @@ class ScoreDensity:
 
     def marginal(self, axis: int) -> Matrix:
         """(C, G), the shares of the people in each interval of the first (0) or second (1) score."""
-        return np.asarray(self.density.sum(axis=2 - axis))
+        return np.asarray(self.density.sum(axis=tuple({*range(1, self.density.ndim)} - {axis + 1})))
 
-    def quantiles(self, axis: int, levels: Any) -> Matrix:
-        """Quantiles of all people's first (0) or second (1) score: linear within cells, within the frame."""
-        cumulated = np.concatenate([[0.0], np.cumsum(self.marginal(axis).sum(axis=0))])
+    def quantiles(self, axis: int, levels: Any, group: Hashable = None) -> Matrix:
+        """Quantiles of all people's first (0) or second (1) score, or a group's: linear within cells, within the frame.
+
+        NaN of a group of which the noise leaves nobody. ValueError for a group that is not there.
+        """
+        names = self.groups or ()
+        if group is not None and group not in names:
+            raise ValueError(f"there is no group {group!r}: there are {', '.join(map(repr, names)) or 'none'}")
+        shares = self.marginal(axis)[slice(None) if group is None else [names.index(group)]]
+        cumulated = np.concatenate([[0.0], np.cumsum(shares.sum(axis=0))])
+        if not cumulated[-1] > 0:
+            return np.full(np.shape(levels), math.nan)
+        cumulated /= cumulated[-1]
         # where nobody is between two edges, the first of them
         first = np.r_[True, np.diff(cumulated) > 0]
         return np.asarray(np.interp(levels, cumulated[first], self.edges[axis][first]))
@@ -85,9 +98,9 @@ class ScoreDensity:
         require_count("n", n)
         generator, size = np.random.default_rng(seed), self.density.shape[1]
         cells = generator.choice(self.density.size, size=n, p=self.density.ravel())
-        group, first, second = np.unravel_index(cells, self.density.shape)
+        group, *places = np.unravel_index(cells, self.density.shape)
         low, width = self.edges[:, 0], (self.edges[:, -1] - self.edges[:, 0]) / size
-        points = low + width * (np.stack([first, second], axis=1) + generator.random((n, 2)))
+        points = low + width * (np.stack(places, axis=1) + generator.random((n, len(places))))
         return points, None if self.groups is None else np.array(self.groups, dtype=object)[group]
 
     def save(self, target: Target) -> None:
@@ -98,14 +111,16 @@ class ScoreDensity:
         """The density as a pandas DataFrame: a row for each cell of each group, by the middle of its scores."""
         pandas = import_extra("pandas", "pandas")
         middles = (self.edges[:, 1:] + self.edges[:, :-1]) / 2
-        levels = [list(self.groups or ["all"]), middles[0], middles[1]]
-        index = pandas.MultiIndex.from_product(levels, names=["group", *self.axes])
+        index = pandas.MultiIndex.from_product([list(self.groups or ["all"]), *middles], names=["group", *self.axes])
         return pandas.DataFrame({"share": self.density.ravel(), "noisy": self.shares.ravel()}, index=index)
 
     def __repr__(self) -> str:
-        groups, size = "" if self.groups is None else f" of {len(self.groups)} groups", self.shares.shape[1]
+        groups, size = (
+            "" if self.groups is None else f" of {len(self.groups)} groups",
+            " x ".join(map(str, self.shares.shape[1:])),
+        )
         return (
-            f"ScoreDensity of {self.axes[0]} and {self.axes[1]}{groups}, {size} x {size} cells; {self.privacy}\n"
+            f"ScoreDensity of {' and '.join(self.axes)}{groups}, {size} cells; {self.privacy}\n"
             f"  noise    {self.deviation * self.n:.3g} people in each cell; {self.n} people in all\n"
             f"  frame    {', '.join(f'{low:.3g} to {high:.3g}' for low, *_, high in self.edges)}: whoever is beyond it "
             "is in the outermost cells; rows beyond the bound are shortened"
@@ -114,22 +129,19 @@ class ScoreDensity:
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """Two scores w^T (x - mean) of rows as they were mapped, and the cells that people are counted in: public.
+    """One or two scores w^T (x - mean) of rows as they were mapped, and the cells that people are counted in: public.
 
-    ``weights`` (2, d), ``mean`` (d,), ``edges`` (2, G + 1) of the scores.
+    ``weights`` (K, d), ``mean`` (d,), ``edges`` (K, G + 1) of the scores.
     """
 
     weights: Matrix
     mean: Matrix
     edges: Matrix
-    axes: tuple[str, str]
+    axes: tuple[str, ...]
 
     @classmethod
-    def of(cls, solution: Solution, components: int | tuple[int, int], cells: int) -> Frame:
-        """About a released mean, and as wide as the released variances of the scores say.
-
-        Of two views, a single component: the score of each view.
-        """
+    def of(cls, solution: Solution, components: int | tuple[int, int] | None, cells: int) -> Frame:
+        """About a released mean, and as wide as the released variances of the scores say."""
         if cells not in CELLS:
             raise ValueError(f"cells must be one of {', '.join(map(str, CELLS))}, got {cells!r}")
         moments, preprocessing = solution._moments, solution.preprocessing
@@ -159,9 +171,52 @@ class Frame:
         return Asked(self.weights / size, self.mean), self.edges[:, 1:-1] / (size * bound)
 
 
-def _weights(solution: Solution, components: int | tuple[int, int]) -> tuple[Matrix, tuple[str, str]]:
-    """(2, d), weights of the two scores, and what they are called; components count from 1."""
+def names_of(grouping: Grouping | None) -> tuple[Hashable, ...] | None:
+    """What groups are called: labels of classes, numbers of slices."""
+    return None if grouping is None else getattr(grouping, "labels", tuple(range(grouping.n_groups)))
+
+
+def normal_scores(solution: Solution, components: int | tuple[int, int] | None) -> ScoreDensity:
+    """What `ScoreDensity` would hold if scores were normal with their released means and covariances, in each group.
+
+    Post-processing. Where groups have no second moment each, the covariance is that within all of them.
+    """
+    frame, moments = Frame.of(solution, components, CELLS[-1]), solution._moments
+    assert moments is not None
+    within, rows = together(moments), frame.weights
+    counts = effective_counts(moments) if moments.sums.shape[1] else np.ones(1)
+    means = rows @ (moments.sums / counts if moments.sums.shape[1] else np.zeros((rows.shape[1], 1)))
+    if moments.by_group:
+        second = np.einsum("ij,gjk,lk->gil", rows, moments.second, rows) / counts[:, None, None]
+        covariances = second - np.einsum("ig,jg->gij", means, means)
+    else:
+        pooled = (rows @ within.second @ rows.T - (means * counts) @ means.T) / counts.sum()
+        covariances = np.broadcast_to(pooled, (len(counts), *pooled.shape))
+    middles = (frame.edges[:, 1:] + frame.edges[:, :-1]) / 2
+    grid = np.stack(np.meshgrid(*middles, indexing="ij"), axis=-1)
+    shares = np.array(
+        [_normal(grid - mean, each) for mean, each in zip(means.T - rows @ frame.mean, covariances, strict=True)]
+    )
+    shares *= (counts / counts.sum()).reshape(-1, *(1,) * len(rows))
+    n = round(moments.n)
+    return ScoreDensity(
+        shares, 0.0, frame.edges, n, frame.axes, names_of(getattr(solution.model, "grouping", None)), solution.privacy
+    )
+
+
+def _normal(away: NDArray[np.float64], covariance: Matrix) -> NDArray[np.float64]:
+    """The density of a normal law, of sum 1, at points that are so far away from its mean."""
+    values, vectors = np.linalg.eigh(covariance)
+    values = np.maximum(values, 1e-3 * max(float(values[-1]), np.finfo(float).tiny))
+    density = np.exp(-((away @ vectors) ** 2 / values).sum(axis=-1) / 2)
+    return np.asarray(density / max(float(density.sum()), np.finfo(float).tiny))
+
+
+def _weights(solution: Solution, components: int | tuple[int, int] | None) -> tuple[Matrix, tuple[str, ...]]:
+    """(K, d), weights of the scores, of two views that of each, and what they are called; components count from 1."""
     views, k = solution.model.views, solution.n_components
+    if components is None:
+        components = (1, 2) if len(views) == 1 < k else 1
     chosen = components if isinstance(components, tuple) else (components,)
     if not {*chosen} <= {*range(1, k + 1)}:
         raise ValueError(f"components are numbered from 1 to {k}, got {components!r}")
@@ -170,29 +225,30 @@ def _weights(solution: Solution, components: int | tuple[int, int]) -> tuple[Mat
         for row, view, weights in zip(apart, views, solution.view_weights, strict=True):
             row[view] = weights[chosen[0] - 1]
         return apart, (f"x score {chosen[0]}", f"y score {chosen[0]}")
-    if len(views) > 1 or len(chosen) != 2 or len(set(chosen)) != 2:
-        what = "a component, as components=1, of two views" if len(views) > 1 else "two components, as (1, 2)"
+    if len(views) > 1 or len({*chosen}) != len(chosen) or len(chosen) > 2:
+        what = "a component, as components=1, of two views" if len(views) > 1 else "two components, as (1, 2), or one"
         raise ValueError(f"components must be {what}, got {components!r}")
     rows = solution.components[[each - 1 for each in chosen]]
-    return np.array(rows), (f"score {chosen[0]}", f"score {chosen[1]}")
+    return np.array(rows), tuple(f"score {each}" for each in chosen)
 
 
 def _denoised(values: Matrix, deviation: float) -> Matrix:
-    """Values of a grid that is a power of two wide, without independent noise of this deviation."""
+    """Values of a grid, or a line, that is a power of two wide, without independent noise of this deviation."""
     steps = [2**level for level in range(int(math.log2(len(values) / _COARSEST)))]
     kept = []
     for step in steps:
-        deviation /= 2  # a filter of unit energy in each direction, over two
-        rows = [_filtered(values, taps, step, 0) for taps in (_AVERAGE, _DIFFERENCE)]
-        values, *details = (_filtered(each, taps, step, 1) for each in rows for taps in (_AVERAGE, _DIFFERENCE))
+        deviation /= 2 ** (values.ndim / 2)  # filters of unit energy, over the root of two
+        parts = [values]
+        for axis in range(values.ndim):
+            parts = [_filtered(each, taps, step, axis) for each in parts for taps in (_AVERAGE, _DIFFERENCE)]
+        values, *details = parts
         kept.append([np.where(np.abs(each) > _KEPT * deviation, each, 0.0) for each in details])
     for step, details in zip(reversed(steps), reversed(kept), strict=True):
         parts = [values, *details]
-        rows = [
-            _filtered(parts[2 * i], _AVERAGE, -step, 1) + _filtered(parts[2 * i + 1], _DIFFERENCE, -step, 1)
-            for i in (0, 1)
-        ]
-        values = _filtered(rows[0], _AVERAGE, -step, 0) + _filtered(rows[1], _DIFFERENCE, -step, 0)
+        for axis in reversed(range(values.ndim)):
+            pairs = zip(parts[::2], parts[1::2], strict=True)
+            parts = [_filtered(a, _AVERAGE, -step, axis) + _filtered(b, _DIFFERENCE, -step, axis) for a, b in pairs]
+        (values,) = parts
     return values
 
 
@@ -203,6 +259,7 @@ def _filtered(values: Matrix, taps: Matrix, step: int, axis: int) -> Matrix:
 
 def _distribution(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """The nearest values that are nowhere negative and add up to 1: max(values - t, 0)."""
+    values = values - values.max()  # which changes nothing but what rounding makes of large ones
     ordered = -np.sort(-values, axis=None)
     levels = (np.cumsum(ordered) - 1) / np.arange(1, ordered.size + 1)
     return np.asarray(np.maximum(values - levels[np.flatnonzero(ordered > levels)[-1]], 0.0))
