@@ -1,4 +1,4 @@
-"""Whom noise and clipping hurt: means by group of one release, by the size of the group: `python benchmarks/small_groups.py`.
+"""Whom noise and clipping hurt: means by group of one release, by size: `python benchmarks/small_groups.py`.
 
 20 000 people in seven groups of 40 to 10 000, epsilon = 1 and delta = 1e-6, nothing known of the columns: `score` is
 normal; `cost` is log-normal with sigma = 1, and three times as high in the smallest group, so that clipping hits it
