@@ -1,8 +1,11 @@
 #include <pybind11/stl.h>
 
 #include <optional>
+#include <tuple>
+#include <vector>
 
 #include "arrays.hpp"
+#include "dpgep/people_runs.hpp"
 #include "dpgep/table_counts.hpp"
 #include "register.hpp"
 #include "row_map.hpp"
@@ -74,6 +77,28 @@ bool place_sums(const py::array& rows, bool missing, const py::array& middle, co
                    [&](const auto& view, const Integers& target, const RowWeights& weight) {
                      return sum_places(view, missing, m, h, bits, target, n_threads, weight);
                    });
+}
+
+using Run = std::tuple<Index, Index, double, double>;
+
+std::vector<Run> runs(const py::array& histograms, const py::array& starts, const py::array& widths,
+                      double deviation, double least, double noise, double most) {
+  const auto counts = const_rows<double>(histograms, "histograms");
+  const auto start = const_vector<std::int64_t>(starts, "starts");
+  const auto width = const_vector<std::int64_t>(widths, "widths");
+  if (start.size() != counts.rows() || width.size() != counts.rows()) {
+    throw py::value_error("starts and widths must have one entry for each histogram");
+  }
+  std::vector<Run> found;
+  for (Index i = 0; i < counts.rows(); ++i) {
+    if (start[i] < 0 || width[i] < 0 || width[i] > counts.cols() - start[i]) {
+      throw py::value_error("starts and widths must be of bins of the histograms");
+    }
+    const double* first = counts.data() + i * counts.outerStride() + start[i];
+    const PeopleRun run = people_run(first, width[i], deviation, {least, noise, most});
+    found.emplace_back(start[i] + run.first, start[i] + run.last, run.people, run.rise);
+  }
+  return found;
 }
 
 bool norms(const py::array& rows, const py::array& steps, Index zero, Index first,
@@ -156,6 +181,17 @@ nearest: K = n_steps (e - 1) + (how many of the ascending ``steps``, n_steps - 1
 
 steps: (n_steps - 1,) float64. map: location, scale, largest and missing of map_rows, for norms of mapped
 rows, or None: NaN is never missing then. Otherwise as count_magnitudes.
+)");
+  module.def("people_runs", &runs, py::arg("histograms").noconvert(), py::arg("starts").noconvert(),
+             py::arg("widths").noconvert(), py::arg("deviation"), py::arg("least"),
+             py::arg("noise"), py::arg("most"), R"(
+(first, last, people, rise) of each histogram, (k, n_bins), among ``widths`` bins from ``starts`` on: the neighbouring
+bins with most people beyond a ``deviation`` of the noise for each, by ``rise``. At either end as many bins are left
+outside as hold at most ``noise`` deviations of their noise, between the shares ``least`` and ``most`` of these people.
+
+histograms: float64, row-contiguous; starts, widths: (k,) int64. Of no bins, last < first.
+
+Raises ValueError for shapes that do not fit and bins that are not there; TypeError for other dtypes.
 )");
   module.def("map_rows", &map, py::arg("rows").noconvert(), py::arg("location").noconvert(),
              py::arg("scale").noconvert(), py::arg("largest"), py::arg("missing"),

@@ -50,6 +50,7 @@ __all__ = [
     "normal",
     "pack",
     "pair_products",
+    "people_run",
     "person_numbers",
     "poisson_sample",
     "rayleigh_flow",
@@ -741,6 +742,24 @@ def count_norms(
     counts = np.zeros(n_bins, dtype=np.int64)
     np.add.at(counts, np.clip(k - first, 0, n_bins - 1), _of_rows(weights, rows))
     return counts
+
+
+def people_run(counts: Vector, deviation: float, least: float, noise: float, most: float) -> tuple[int, int, float, float]:
+    """(first, last, people, rise): the bins, at least one, over which counts - deviation add up to most, the rise.
+
+    At either end as many are left outside as hold at most ``noise`` deviations of their noise, between the shares
+    ``least`` and ``most`` of the people.
+    """
+    heights = np.concatenate([[0.0], np.cumsum(counts - deviation)])
+    lows = np.minimum.accumulate(heights[:-1])
+    last = int(np.argmax(heights[1:] - lows))
+    first = int(np.argmax(heights == lows[last]))
+    run = counts[first : last + 1]
+    people = float(run.sum())
+    deviations = noise * deviation * np.sqrt(np.arange(1, len(run) + 1))
+    few = np.minimum(np.maximum(deviations, least * people), most * people)
+    before, behind = (int(np.max(np.flatnonzero(np.cumsum(way) <= few) + 1, initial=0)) for way in (run, run[::-1]))
+    return first + before, last - behind, people, float(heights[last + 1] - lows[last])
 
 
 def hash_rows(rows: NDArray[Any], factors: Sequence[int], groups: Sequence[int] | None) -> list[int]:

@@ -253,9 +253,13 @@ def _standardized(
     if isinstance(options.sparsity, int):
         options = replace(options, sparsity=min(options.sparsity, len(served)))
     model, k, d = noisy.model, min(n_components, len(served)), noisy.model.n_features
-    of_served = replace(noisy, model=model.restricted(served), released=noisy.released.restricted(served))
+    of_served = noisy
+    if len(served) < d:
+        of_served = replace(noisy, model=model.restricted(served), released=noisy.released.restricted(served))
     with on_one_thread(len(served)):
-        solved = _embedded(_solved(of_served, k, options), served, d)
+        solved = _solved(of_served, k, options)
+    if len(served) < d:
+        solved = _embedded(solved, served, d)
     diagnostics = solved.diagnostics
     assert isinstance(diagnostics, ReleaseDiagnostics)
     units = np.divide(1, standard.scale, out=np.zeros(d), where=standard.scale > 0)

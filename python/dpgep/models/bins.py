@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep._checks import NonNegative, Positive, check_fields
+from dpgep._dispatch import core
 from dpgep._show import Shown
 from dpgep.models.histograms import Histograms
 from dpgep.models.model import Matrix
@@ -203,7 +204,7 @@ def _continued(counts: Matrix, deviations: Matrix) -> tuple[Matrix, NDArray[np.i
     return np.where(people > 2 * _NOBODY, people, 0.0), ends, curvature
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class BinRun:
     """Bins from ``first`` to ``last`` that hold ``people``, none if last < first.
 
@@ -265,45 +266,13 @@ def people_runs(
     either end what noise may have made, up to ``noise_tail`` deviations, is left outside, and in any case this share,
     ``tail``, of the people.
     """
-    starts, widths = [0] * len(histograms), [histograms.shape[1]] * len(histograms)
-    if within is not None:
-        starts, widths = [run.first for run in within], [len(run) for run in within]
-        histograms = _next(histograms, np.array(starts), np.arange(max(widths, default=0)))
-    if not histograms.size:
-        return [BinRun(0, -1, 0.0, deviation, 0.0, width) for width in widths]
-    each, heights = np.arange(len(histograms)), np.zeros((len(histograms), histograms.shape[1] + 1))
-    (histograms - deviation).cumsum(axis=1, out=heights[:, 1:])
-    lows = np.minimum.accumulate(heights[:, :-1], axis=1)
-    rises = heights[:, 1:] - lows
-    if within is not None:
-        rises[np.arange(rises.shape[1]) >= np.array(widths)[:, None]] = -np.inf
-    lasts = rises.argmax(axis=1)
-    firsts = (heights == lows[each, lasts][:, None]).argmax(axis=1)
-    steps = np.arange(int((lasts - firsts).max()) + 1)
-    inside = steps <= (lasts - firsts)[:, None]
-    upwards = np.where(inside, _next(histograms, firsts, steps), 0.0)
-    people = upwards.sum(axis=1)
-    noise = noise_tail * deviation * np.sqrt(1 + steps)
-    most = np.minimum(np.maximum(noise, tail * people[:, None]), _MOST_TAIL * people[:, None])
-    downwards = np.where(inside, _next(histograms, lasts, -steps), 0.0)
-    before, after = (_outside(runs, np.where(inside, most, -np.inf)) for runs in (upwards, downwards))
-    ends = zip((firsts + before).tolist(), (lasts - after).tolist(), strict=True)
-    sizes = zip(people.tolist(), rises[each, lasts].tolist(), starts, widths, strict=True)
+    whole = (0, histograms.shape[1])
+    places = [whole] * len(histograms) if within is None else [(run.first, len(run)) for run in within]
+    starts, widths = np.array(places, dtype=np.int64).reshape(-1, 2).T.copy()
+    found = core.people_runs(histograms, starts, widths, deviation, tail, noise_tail, _MOST_TAIL)
     return [
-        BinRun(start + first, start + last, number, deviation, rise / deviation if deviation else math.inf, width)
-        if number > 0
+        BinRun(first, last, people, deviation, rise / deviation if deviation else math.inf, width)
+        if people > 0
         else BinRun(0, -1, 0.0, deviation, 0.0, width)
-        for (first, last), (number, rise, start, width) in zip(ends, sizes, strict=True)
+        for (first, last, people, rise), (_, width) in zip(found, places, strict=True)
     ]
-
-
-def _next(histograms: Matrix, starts: NDArray[np.intp], steps: NDArray[np.intp]) -> Matrix:
-    """Counts ``steps`` bins from where each histogram's run begins; where there are no bins, of the last."""
-    bins = np.maximum(np.minimum(starts[:, None] + steps, histograms.shape[1] - 1), 0)
-    return np.asarray(histograms[np.arange(len(histograms))[:, None], bins])
-
-
-def _outside(runs: Matrix, most: Matrix) -> NDArray[np.intp]:
-    """Of each run the largest number k of first bins that hold at most ``most[k - 1]`` people together."""
-    few = runs.cumsum(axis=1) <= most
-    return np.where(few.any(axis=1), few.shape[1] - few[:, ::-1].argmax(axis=1), 0)

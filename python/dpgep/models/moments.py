@@ -258,8 +258,9 @@ def normals(generator: np.random.Generator, n_draws: int | None, *shapes: tuple[
     """Normal deviates of these shapes; with ``n_draws``, the results of that many calls, stacked."""
     sizes = [math.prod(shape) for shape in shapes]
     leading = () if n_draws is None else (n_draws,)
-    drawn = np.split(generator.standard_normal((*leading, sum(sizes))), list(accumulate(sizes))[:-1], axis=-1)
-    return [part.reshape(*leading, *shape) for part, shape in zip(drawn, shapes, strict=True)]
+    drawn = generator.standard_normal((*leading, sum(sizes)))
+    parts = zip(accumulate(sizes), sizes, shapes, strict=True)
+    return [drawn[..., end - size : end].reshape(*leading, *shape) for end, size, shape in parts]
 
 
 def goe(d: int, deviation: float, generator: np.random.Generator) -> Matrix:

@@ -323,7 +323,7 @@ class MomentsPencil(NoisyPencil):
         mean = self.released.mean
         return mean if mean is None or self.scale is None else mean * self.scale
 
-    @property
+    @cached_property
     def standardization(self) -> Standardization | None:
         return standardization_of(self.released) if self.model.traits.standardized else None
 
