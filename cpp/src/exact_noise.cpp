@@ -16,7 +16,8 @@ namespace dpgep {
 namespace {
 
 constexpr Index chunk_size = 4096;
-constexpr int shared_bits = 40;  // of a deviate that several entries share
+constexpr Index fewest_shared = 1 << 15;  // deviates for which other threads are begun
+constexpr int shared_bits = 40;           // of a deviate that several entries share
 
 std::uint64_t from_little_endian(std::uint64_t word) {
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
@@ -134,8 +135,10 @@ class CallKey {
 // fill(sampler, first, last) for every chunk [first, last) of n deviates.
 template <class Fill>
 void for_each_chunk(Index n, NoiseStream& stream, int n_threads, const Fill& fill) {
+  require_threads(n_threads);
   const CallKey key(stream);
-  parallel_for((n + chunk_size - 1) / chunk_size, n_threads, [&](Index chunk) {
+  const int n_useful = n < fewest_shared ? 1 : n_threads;
+  parallel_for((n + chunk_size - 1) / chunk_size, n_useful, [&](Index chunk) {
     KeyStream source(key.get(), static_cast<std::uint64_t>(chunk));
     Sampler sampler(source);
     fill(sampler, chunk * chunk_size, std::min(n, (chunk + 1) * chunk_size));
