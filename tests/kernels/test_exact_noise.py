@@ -36,7 +36,7 @@ def symmetric_noise(d, diagonal_scale, off_diagonal_scale, key=KEY, n_threads=1)
 # --- arrays ---
 
 
-@pytest.mark.parametrize("shape", [(0,), (1,), (10_000,), (0, 3), (3, 0), (1, 1), (100, 97)])
+@pytest.mark.parametrize("shape", [(0,), (1,), (40_000,), (0, 3), (3, 0), (1, 1), (100, 97)])
 @pytest.mark.parametrize("n_threads", [1, 2, 5])
 def test_noise_on_arrays_is_the_sequence_of_deviates(shape, n_threads):
     array = np.random.default_rng(0).integers(-(2**60), 2**60, shape)
@@ -72,7 +72,7 @@ def test_sums_up_to_the_ends_of_the_range_are_served():
 # --- symmetric matrices ---
 
 
-@pytest.mark.parametrize("d", [0, 1, 2, 3, 90, 91, 150])
+@pytest.mark.parametrize("d", [0, 1, 2, 3, 90, 91, 260])
 @pytest.mark.parametrize("n_threads", [1, 2, 3])
 def test_symmetric_noise_is_the_sequence_of_deviates_along_the_upper_triangle(d, n_threads):
     n = d * (d + 1) // 2
@@ -181,7 +181,7 @@ def bits_of(core):
     stream = core.NoiseStream(bytes(range(32)))
     for n_threads in (1, 3):
         for scale in (1, 1000, 2**43, 2**56):
-            out = np.empty(20_000, dtype=np.int64)
+            out = np.empty(40_000, dtype=np.int64)
             core.exact_normal(out, scale, stream, n_threads)
             digest.update(out.tobytes())
         matrix = np.zeros((120, 120), dtype=np.int64)

@@ -744,7 +744,9 @@ def count_norms(
     return counts
 
 
-def people_run(counts: Vector, deviation: float, least: float, noise: float, most: float) -> tuple[int, int, float, float]:
+def people_run(
+    counts: Vector, deviation: float, least: float, noise: float, most: float
+) -> tuple[int, int, float, float]:
     """(first, last, people, rise): the bins, at least one, over which counts - deviation add up to most, the rise.
 
     At either end as many are left outside as hold at most ``noise`` deviations of their noise, between the shares

@@ -15,8 +15,8 @@ from typing import Literal
 import numpy as np
 
 from dpgep.methods.eigen import on_one_thread
-from dpgep.methods.ranges import ColumnRanges
-from dpgep.models.bins import FIRST_OCTAVE, N_OCTAVES, NORM_STEPS, Interval, people_runs
+from dpgep.methods.ranges import ColumnRanges, people_runs
+from dpgep.models.bins import FIRST_OCTAVE, N_OCTAVES, NORM_STEPS, Interval
 from dpgep.models.model import Matrix, Model
 from dpgep.models.preprocessing import LEAST_KEPT, AutoPreprocessing, Preprocessing
 from dpgep.privacy.curator import NoisyCounts, Stages

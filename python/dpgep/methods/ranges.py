@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep.models.bins import FIRST_OCTAVE, BinRun, Interval, Magnitudes, people_runs
+from dpgep._dispatch import core
+from dpgep.models.bins import FIRST_OCTAVE, BinRun, Interval, Magnitudes
 from dpgep.models.histograms import Histograms
+from dpgep.models.model import Matrix
 from dpgep.privacy.curator import NoisyCounts
 
 # Share of the people who must be seen in an interval for the others to be left outside.
@@ -20,6 +23,9 @@ _SHOWN, _MISSED, _UNSEEN = 4.0, 0.05, 0.25
 _NARROW_OCTAVES, _NARROW_PARTS = 3, 3
 # Octaves beyond the last with people that are kept.
 _OCTAVES_BEYOND = 6
+# Who are left outside at either end of a run: this many deviations of the noise, between these shares of all. A walk
+# often ends on a few bins of noise alone, and each octave doubles an interval.
+_NOISE_TAIL, _TAIL, _MOST_TAIL = 4.0, 0.005, 0.1
 
 
 class ColumnRanges:
@@ -153,3 +159,30 @@ class _Signs:
         seen = [run if run.is_seen or run.people > _UNSEEN * sizes.people else None for run in (up, down)]
         above, below = seen if seen != [None, None] else [sizes, sizes]
         return cls(zeros, above, below, zeros + sizes.people, sizes.noise, sizes.is_seen)
+
+
+def people_runs(
+    histograms: Matrix,
+    deviation: float,
+    *,
+    tail: float = _TAIL,
+    noise_tail: float = _NOISE_TAIL,
+    within: Sequence[BinRun] | None = None,
+) -> list[BinRun]:
+    """Of each histogram, (d, n_bins), the run of neighbouring bins with most people beyond a deviation of the noise for
+    each; ``within``: among these bins alone.
+
+    Wide columns have few people in any bin: they are seen by their sum, and empty bins between them cost little. At
+    either end what noise may have made, up to ``noise_tail`` deviations, is left outside, and in any case this share,
+    ``tail``, of the people.
+    """
+    whole = (0, histograms.shape[1])
+    places = [whole] * len(histograms) if within is None else [(run.first, len(run)) for run in within]
+    starts, widths = np.array(places, dtype=np.int64).reshape(-1, 2).T.copy()
+    found = core.people_runs(histograms, starts, widths, deviation, tail, noise_tail, _MOST_TAIL)
+    return [
+        BinRun(first, last, people, deviation, rise / deviation if deviation else math.inf, width)
+        if people > 0
+        else BinRun(0, -1, 0.0, deviation, 0.0, width)
+        for (first, last, people, rise), (_, width) in zip(found, places, strict=True)
+    ]

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpgep._checks import NonNegative, Positive, check_fields
-from dpgep._dispatch import core
 from dpgep._show import Shown
 from dpgep.models.histograms import Histograms
 from dpgep.models.model import Matrix
@@ -29,9 +27,6 @@ PRODUCT_EDGES = 2.0 ** (np.arange(-7 * NORM_STEPS, 1) / NORM_STEPS)
 
 # Noise alone passes for a run of people in a histogram with this probability; for one that is likely.
 _FALSE_RUN, _FALSE_LIKELY = 1e-4, 0.02
-# Who are left outside at either end of a run: this many deviations of the noise, between these shares of all. A walk
-# often ends on a few bins of noise alone, and each octave doubles an interval.
-_NOISE_TAIL, _TAIL, _MOST_TAIL = 4.0, 0.005, 0.1
 
 # Deviations of its noise from which on a count by octave is seen; second differences of logarithms from which on these
 # show how a column ends; the steepest logarithms within an octave; places where it is averaged; people who are none.
@@ -249,30 +244,3 @@ class BinRun:
     def upper(self) -> float:
         """The end of the last octave."""
         return math.ldexp(1.0, min(FIRST_OCTAVE + self.last + 1, 1023))
-
-
-def people_runs(
-    histograms: Matrix,
-    deviation: float,
-    *,
-    tail: float = _TAIL,
-    noise_tail: float = _NOISE_TAIL,
-    within: Sequence[BinRun] | None = None,
-) -> list[BinRun]:
-    """Of each histogram, (d, n_bins), the run of neighbouring bins with most people beyond a deviation of the noise for
-    each; ``within``: among these bins alone.
-
-    Wide columns have few people in any bin: they are seen by their sum, and empty bins between them cost little. At
-    either end what noise may have made, up to ``noise_tail`` deviations, is left outside, and in any case this share,
-    ``tail``, of the people.
-    """
-    whole = (0, histograms.shape[1])
-    places = [whole] * len(histograms) if within is None else [(run.first, len(run)) for run in within]
-    starts, widths = np.array(places, dtype=np.int64).reshape(-1, 2).T.copy()
-    found = core.people_runs(histograms, starts, widths, deviation, tail, noise_tail, _MOST_TAIL)
-    return [
-        BinRun(first, last, people, deviation, rise / deviation if deviation else math.inf, width)
-        if people > 0
-        else BinRun(0, -1, 0.0, deviation, 0.0, width)
-        for (first, last, people, rise), (_, width) in zip(found, places, strict=True)
-    ]
