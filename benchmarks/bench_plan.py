@@ -4,7 +4,7 @@ People are drawn anew for every run, in columns that are mixed at random, with c
 than those of the plan. The plan knows the spectrum, the shares of groups, and the numbers that are public. Errors are
 squared sines of the span, beside the solution at epsilon = infinity on the same rows ("sample") and beside the
 directions that the rows were made of ("population"). Of rows with long tails, and of correlated columns, the plan knows
-that: `tails`, `correlation`. How far off plans are for rows of other laws is printed, not judged.
+that: `tails`, `correlation`, and `mean`. How far off plans are for rows of other laws is printed, not judged.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def pca(
 
 
 def standardized(n: int, correlations: Matrix, k: int, noise: Any = gaussian, **arguments: Any) -> Setting:
-    """Columns of these correlations, in units from 0.01 to 100 and shifted."""
+    """Columns of these correlations, in units from 0.01 to 100, with means of three deviations, as the plan knows."""
     d = len(correlations)
     root, units = np.linalg.cholesky(correlations), 10 ** np.linspace(-2, 2, d)
     right = np.linalg.eigh(correlations)[1][:, : -k - 1 : -1].T / units
@@ -100,7 +100,7 @@ def standardized(n: int, correlations: Matrix, k: int, noise: Any = gaussian, **
     def make(rng: np.random.Generator) -> Made:
         return dpgep.pca((noise(rng, (n, d)) @ root.T + 3) * units, standardize=True), right
 
-    plan = {"n": n, "bound": "auto", "n_components": k, **arguments}
+    plan = {"n": n, "bound": "auto", "n_components": k, "mean": 3.0, **arguments}
     name = f"standardized pca {n} x {d}, K = {k}, {noise.__name__}"
     return Setting(name, dpgep.models.StandardizedPcaModel(d, True), plan, make)
 

@@ -64,7 +64,7 @@ def test_a_column_that_few_people_agree_about() -> None:
     scale = model.noisy(moments).standardization.scale
     assert scale[1] > 0
     np.testing.assert_allclose(scale[[0, 2]], x.std(axis=0)[[0, 2]])
-    assert np.isfinite(_Target.of(model, moments, 2).right).all()
+    assert np.isfinite(_Target.of(model.noisy(moments), 2).right).all()
 
 
 @pytest.mark.one_in(2)
@@ -101,6 +101,22 @@ def test_a_plan_agrees_with_a_measurement() -> None:
     assert 1 / 1.6 < planned.population.span / np.mean(found) < 1.6
     assert planned.bound == pytest.approx(solution.privacy.bound, rel=0.3)
     assert planned.share == pytest.approx((solution.privacy.releases[-1].mu or 0.0) ** 2 / planned.mu**2, rel=1e-6)
+
+
+@pytest.mark.parametrize("standardize", [True, False])
+def test_a_plan_finds_the_bound_that_a_run_finds(standardize: bool) -> None:
+    """Of factor columns with means of three deviations, and of columns that are weighted in units of their own."""
+    n, d, mean = 20_000, 12 if standardize else 20, 3.0 if standardize else 0.0
+    shared = np.linspace(0.1, 0.95, d)[:, None] if standardize else np.full((d, 1), math.sqrt(4 / d))
+    covariance = shared @ shared.T + np.diag(1 - shared[:, 0] ** 2 if standardize else np.ones(d))
+    x = np.random.default_rng(8).standard_normal((n, d)) @ np.linalg.cholesky(covariance).T
+    budget = {"epsilon": 1.0 if standardize else 0.3, "delta": 2e-5}
+    found = solve_seeded(dpgep.pca(x + mean, standardize=standardize), 0, n_components=1, **budget)
+    if standardize:
+        planned = plan("standardized-pca", n=n, d=d, correlation=covariance, mean=mean, **budget)
+    else:
+        planned = plan("pca", n=n, d=d, spectrum=[5.0], **budget)
+    assert planned.bound == pytest.approx(found.privacy.bound, rel=1e-6)
 
 
 def test_few_people_are_drawn_as_they_are() -> None:
@@ -168,6 +184,7 @@ def test_plans_say_what_they_assume(planned: dpgep.planning.Plan) -> None:
     assert "Student's law with 5 degrees of freedom, about zero; columns uncorrelated within views" in str(views)
     near = plan("standardized-pca", n=5000, d=4, correlation=0.5, bound=3.0, **BUDGET)
     assert "columns correlated as given" in str(near)
+    assert "normal, means of 2 deviations; columns" in str(plan("pca", n=99, d=2, eigengap=1.0, mean=2, **BUDGET))
 
 
 def test_long_tails_and_collinear_columns_cost_what_they_do() -> None:
@@ -316,6 +333,8 @@ def test_the_number_of_people_is_noisy_under_add_remove() -> None:
         ({"epsilon": None, "delta": None, "mu": 1e-15}, "larger budget"),
         ({"tails": 4}, r"tails must be more than 4 degrees of freedom, got 4\.0"),
         ({"tails": math.nan}, "tails must be more than 4"),
+        ({"mean": math.inf}, "mean must be a number, 0 for a model that is not centred, got inf"),
+        ({"model": dpgep.models.PcaModel(20, False), "d": None, "mean": 1.0}, r"not centred, got 1\.0"),
         ({"releases": 0}, "releases must be a whole number of at least 1, got 0"),
         (
             {"correlation": 0.5},

@@ -60,7 +60,7 @@ class Plan:
     n, mu : number of people, and the Gaussian-DP parameter of the budget.
     bound : on the norm of rows: as given, or as ``bound="auto"`` would find it, in units of the rows that it maps.
     share : the part of mu^2 that is left for the answer; 1 for a given bound.
-    noise_level : expected operator norm of the noise in B, or in A where B is the identity, in units of such rows.
+    noise_level : expected operator norm of the noise in B, or in A where B is the identity, in such units.
     sample : `PlannedErrors` of the noise alone, against the components of the same people at epsilon = infinity: what
         ``solution.diagnostics.expected_error`` will estimate. A given bound clips both.
     population : `PlannedErrors` of noise and sampling, against the components of the population.
@@ -250,6 +250,7 @@ def plan(
     eigengap: float | None = None,
     deviation: float = 1.0,
     shares: Sequence[float] | None = None,
+    mean: float = 0.0,
     tails: float = math.inf,
     correlation: ArrayLike | None = None,
     n_components: int = 1,
@@ -262,8 +263,8 @@ def plan(
     Synthetic rows are Gaussian about zero, with this spectrum, in columns that are mixed at random (within each view);
     groups differ in their means alone. They are released and solved as ``method="release"`` does it, dense, with the
     ridge that it chooses. What errors hang on besides can be given: long tails, which lose more to the bound, by
-    ``tails``; correlated columns, where B is nearly singular, by ``correlation``. Rows far from zero lose more to the
-    noise of their mean: subtract public locations first. The same arguments give the same plan.
+    ``tails``; correlated columns, where B is nearly singular, by ``correlation``; rows far from zero, which cost the
+    noise of their mean, by ``mean``. The same arguments give the same plan.
 
     Parameters
     ----------
@@ -295,6 +296,9 @@ def plan(
         Standard deviation of the rows in any direction without signal (FDA: within classes).
     shares : sequence of float
         Shares of people per class or slice, which add up to 1. Default: all alike.
+    mean : float
+        Of every column, in units of ``deviation``, in a centred model. Default: 0, as if public locations were
+        subtracted.
     tails : float
         Degrees of freedom, above 4, of Student's law, which rows have about their means, with the same covariance: long
         rows are long in all columns. Default: infinite, normal rows. About 5 for incomes, say, or daily returns.
@@ -365,6 +369,7 @@ def plan(
         spectrum=spectrum_of(model, spectrum, eigengap, float(deviation)),
         deviation=float(deviation),
         shares=shares_of(model, shares),
+        mean=float(mean),
         tails=float(tails),
         correlation=given,
         bound=clipping,

@@ -17,21 +17,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpgep._checks import require_count, require_one_of, require_positive
 from dpgep._dispatch import core
-from dpgep.methods.base import component_count
+from dpgep.methods.base import ReleaseOptions, component_count
 from dpgep.methods.eigen import solve_pair
 from dpgep.methods.ridge import norm_root, public_ridge, released_ridge, squared_sines
 from dpgep.models import MODELS, FdaModel, SirModel, ViewsModel
-from dpgep.models.model import BETWEEN, TOTAL, WITHIN, WITHIN_GROUPS, Adjacency, Matrix, PublicFacts
+from dpgep.models.model import BETWEEN, TOTAL, WITHIN, WITHIN_GROUPS, Adjacency, Matrix, MatrixPencil, PublicFacts
 from dpgep.models.moments import NO_NOISE, MomentNoise, ReleasedMoments, goe
 from dpgep.models.preprocessing import AutoPreprocessing, Preprocessing
-from dpgep.models.row_model import Classes, RowModel, Slices, layout_of
+from dpgep.models.row_model import Classes, MomentsPencil, RowModel, Slices, layout_of, pencil_in_units
 from dpgep.privacy.continual import KEPT, Factor
 from dpgep.privacy.curator import release_moments, released_people, released_shares
 from dpgep.privacy.ledger import Ledger
@@ -109,12 +109,12 @@ class _Draw(NamedTuple):
 
 
 class _Release(NamedTuple):
-    """A bound, and the mu left for the answer; draws of people, and of m people, which may be the same.
+    """How rows are mapped, and the mu left for the answer; draws of people, and of m people, which may be the same.
 
     ``bias`` and ``chance`` (1 + K,): errors that clipping makes, in the mean and besides, for m people.
     """
 
-    bound: float
+    mapped: Preprocessing
     mu: float
     draws: list[_Draw]
     mean: ReleasedMoments
@@ -134,6 +134,7 @@ class Simulation:
     spectrum : all eigenvalues that a component may have, descending.
     deviation : of the rows in any direction without signal (of differences between groups: within them).
     shares : (G,), of the groups; of everybody, where there are none.
+    mean : of every column, in units of ``deviation``.
     tails : degrees of freedom of Student's law, which rows have about their means; infinite for normal rows.
     correlation : (d, d), of the columns, within views and within groups; None: mixed at random, within views and groups
         uncorrelated.
@@ -145,6 +146,7 @@ class Simulation:
     spectrum: Matrix
     deviation: float
     shares: Matrix
+    mean: float = 0.0
     tails: float = math.inf
     correlation: Matrix | None = None
     bound: float | AutoPreprocessing
@@ -162,6 +164,8 @@ class Simulation:
         if self.spectrum.shape != (size,) or not within.all() or self.spectrum[most_signals(self.model) :].any():
             raise ValueError(f"spectrum must be {size} numbers, none negative, below {most:g}")
         shares_of(self.model, None if self.model.grouping is None else self.shares.tolist())
+        if not math.isfinite(self.mean) or (self.mean and not self.model.traits.shift_free):
+            raise ValueError(f"mean must be a number, 0 for a model that is not centred, got {self.mean!r}")
         if not self.tails > _LEAST_TAILS:
             raise ValueError(f"tails must be more than {_LEAST_TAILS} degrees of freedom, got {self.tails!r}")
         if self.correlation is not None:
@@ -175,20 +179,25 @@ class Simulation:
 
     def people(self, number: int, m: int) -> tuple[Any, ...]:
         """A draw of m people, by its number: rows of each view, and labels or responses where there are any."""
-        generator, (means, root) = np.random.default_rng([1, number]), self._law
+        generator, (means, root) = np.random.default_rng([1, number]), self._laws[number // _DRAWS_PER_BOUND]
         groups = np.searchsorted(np.cumsum(self.shares)[:-1], generator.random(m), side="right")
         rows, around = means[groups], generator.standard_normal((m, len(root))) @ root
         if math.isfinite(self.tails):  # of the same covariance
             around *= np.sqrt((self.tails - 2) / generator.chisquare(self.tails, (m, 1)))
-        rows += around
+        rows += around + self.mean * self.deviation
         views = tuple(rows[:, view] for view in self.model.views)
         return views if self.model.grouping is None else (*views, _values_of(self.model.grouping)[groups])
 
     @cached_property
-    def _law(self) -> tuple[Matrix, Matrix]:
+    def _laws(self) -> list[tuple[Matrix, Matrix]]:
+        """Of the draws that find a bound together: directions are others for others, where a bound is found."""
+        parts = range(self._n_draws // _DRAWS_PER_BOUND)
+        return [self._law(part if isinstance(self.bound, AutoPreprocessing) else 0) for part in parts]
+
+    def _law(self, number: int) -> tuple[Matrix, Matrix]:
         """The means (G, d) of the groups, and the root of the covariance within them."""
         model, spectrum, deviation, shares = self.model, self.spectrum, self.deviation, self.shares
-        d, traits, generator = model.n_features, model.traits, np.random.default_rng(0)
+        d, traits, generator = model.n_features, model.traits, np.random.default_rng(number)
         means, covariance = np.zeros((len(shares), d)), np.diag(np.full(d, deviation**2))
         if traits.standardized:
             correlation = self.correlation
@@ -233,7 +242,8 @@ class Simulation:
         else:
             within = "views" if self.model.view_sizes else "groups"
             columns = f"columns uncorrelated within {within}"
-        return f"{law}, about zero; {columns}"
+        about = f"means of {self.mean:g} deviations" if self.mean else "about zero"
+        return f"{law}, {about}; {columns}"
 
     def outcome(self, n: int, mu: float) -> Outcome:
         """Errors of n people with this budget."""
@@ -242,30 +252,32 @@ class Simulation:
         parts = [self._part(release, n, number) for number, release in enumerate(releases)]
         levels, of_sample, of_population = (np.concatenate(each) for each in zip(*parts, strict=True))
         share = 1.0 if math.isinf(mu) else min(float(np.mean([each.mu for each in releases])) ** 2 / mu**2, 1.0)
-        bound = float(np.median([each.bound for each in releases]))
+        bound = float(np.median([each.mapped.bound for each in releases]))
         errors = PlannedErrors.over(of_sample), PlannedErrors.over(of_population)
         return Outcome(bound, share, float(levels.mean()), *errors)
 
     def _part(self, release: _Release, n: int, number: int) -> tuple[Matrix, Matrix, Matrix]:
         """Of each draw, the noise level, and errors beside the sample and the population."""
-        model, k, noise = self.model, self.n_components, NO_NOISE
-        facts = PublicFacts(self.adjacency, release.bound, n if self.adjacency == "replace-one" else None)
+        model, k, noise, bound = self.model, self.n_components, NO_NOISE, release.mapped.bound
+        facts = PublicFacts(self.adjacency, bound, n if self.adjacency == "replace-one" else None)
         if math.isfinite(release.mu):
             _, deviations = integer_noise(release.mu, layout_of(model, facts), self.adjacency, None)
-            noise = deviations.scaled(release.bound**2 / n, release.bound / n, 1 / n)
-        population, most = _Target.of(model, release.mean, k), np.append(float(k), np.ones(k))
+            noise = deviations.scaled(bound**2 / n, bound / n, 1 / n)
+        population, most = _Target.of(self._pencil(release.mean, release.mapped), k), np.append(float(k), np.ones(k))
         clipping = np.zeros(1 + k)
         if isinstance(self.bound, AutoPreprocessing):  # else it clips people at epsilon = infinity as well
             clipping = release.bias + release.chance * min(self._n_drawn / n, 1.0)
         shown, multiple = [], 0.0
         for index, draw in enumerate(release.draws):
             sums = moments_of_more(draw.clipped, release.mean, n, len(release.draws), self._n_drawn)
-            noisy = self._noisy(sums, noise, facts, np.random.default_rng([2, number, index]))
-            level = model.noisy(noisy).noise_of_b or 0.0
+            moments = self._noisy(sums, noise, facts, np.random.default_rng([2, number, index]))
+            noisy = self._pencil(moments, release.mapped)
+            level = noisy.noise_of_b or 0.0
             if index % _DRAWS_PER_RIDGE == 0 and level > 0:  # the ridge that the method chooses, in units of the noise
-                multiple = released_ridge(model.noisy(noisy), k, level, None, sparse=False)[0] / level
-            found, noise_level = _directions(model, noisy, k, multiple * level)
-            sample, of_all = _Target.of(model, sums, k).errors(found), population.errors(found)
+                multiple = released_ridge(noisy, k, level, None, sparse=False)[0] / level
+            found, noise_level = _directions(noisy, k, multiple * level)
+            target = _Target.of(self._pencil(sums, release.mapped), k)
+            sample, of_all = target.errors(found), population.errors(found)
             sample, of_all = sample + clipping, of_all + release.bias
             shown.append((np.array([noise_level]), np.minimum(sample, most), np.minimum(of_all, most)))
         levels, of_sample, of_population = (np.array(each) for each in zip(*shown, strict=True))
@@ -282,11 +294,11 @@ class Simulation:
 
     def _releases(self, n: int, mu: float) -> list[_Release]:
         """Draws of min(n, m) people, each time that a bound is found for them; of a given bound, once."""
-        m, bound = min(n, self._n_drawn), self.bound
+        m, bound, model = min(n, self._n_drawn), self.bound, self.model
         if not isinstance(bound, AutoPreprocessing):
             large = self._large_draws
             draws = large if m == self._n_drawn else self._draws(m, bound)
-            return [self._release(bound, mu, draws, large)]
+            return [self._release(Preprocessing(bound), mu, draws, large)]
         found = []
         for first in range(0, self._n_draws, _DRAWS_PER_BOUND):
             numbers = range(first, first + _DRAWS_PER_BOUND)
@@ -294,30 +306,35 @@ class Simulation:
             more = n / (m * len(people))  # than are there
             ledger = Ledger(mu * more)
             table = self.problem(tuple(np.concatenate(each) for each in zip(*people, strict=True)), bound)
-            preprocessing = prepare_table(table, ledger, core.NoiseStream(first.to_bytes(32, "little")), mixed=True)
+            stream, scaled = core.NoiseStream(first.to_bytes(32, "little")), ReleaseOptions().in_units(model.n_features)
+            preprocessing = prepare_table(table, ledger, stream, mixed=True, scaled=scaled)
             left = mu if math.isinf(mu) else ledger.remaining / more
             draws = [self._draw(each, preprocessing) for each in people]
             large = draws
             if m < self._n_drawn:
                 large = [self._draw(self.people(number, self._n_drawn), preprocessing) for number in numbers]
-            found.append(self._release(preprocessing.bound, left, draws, large))
+            found.append(self._release(preprocessing, left, draws, large))
         return found
 
-    def _release(self, bound: float, mu: float, draws: list[_Draw], large: list[_Draw]) -> _Release:
+    def _release(self, mapped: Preprocessing, mu: float, draws: list[_Draw], large: list[_Draw]) -> _Release:
         """Clipped moments differ from whole ones, each of m people, by a bias b^2 and by v/m of chance in the mean.
 
         Means over the draws differ by b^2 and a part of v/m.
         """
-        model, k, count = self.model, self.n_components, len(large)
+        k, count = self.n_components, len(large)
         whole, mean = (mean_moments([each[part] for each in large]) for part in (1, 0))
 
         def errors(one: ReleasedMoments, other: ReleasedMoments) -> Matrix:
-            return _Target.of(model, other, k).errors(_directions(model, one, k, 0.0)[0])
+            return _Target.of(self._pencil(other, mapped), k).errors(_directions(self._pencil(one, mapped), k, 0.0)[0])
 
         single = np.mean([errors(*each) for each in large], axis=0)
         together = errors(mean, whole)
         chance = np.maximum(single - together, 0.0) * count / (count - 1)
-        return _Release(bound, mu, draws, mean, np.maximum(single - chance, 0.0), chance)
+        return _Release(mapped, mu, draws, mean, np.maximum(single - chance, 0.0), chance)
+
+    def _pencil(self, moments: ReleasedMoments, mapped: Preprocessing) -> MomentsPencil:
+        pencil = cast(MomentsPencil, pencil_in_units(self.model, moments, mapped))
+        return pencil if pencil.scale is None else replace(pencil, scale=mapped.scale)
 
     @cached_property
     def _large_draws(self) -> list[_Draw]:
@@ -371,11 +388,10 @@ class _Target:
     right: Matrix
 
     @staticmethod
-    def of(model: RowModel, moments: ReleasedMoments, k: int) -> _Target:
-        noisy = model.noisy(_copy(moments))
-        standard, pair = noisy.standardization, noisy.pair()
+    def of(exact: MomentsPencil, k: int) -> _Target:
+        standard, pair = exact.standardization, _pair(exact)
         root = norm_root(pair.b, len(pair.a)) if standard is None else np.diag(standard.scale)
-        return _Target(root, _units(root @ _directions(model, moments, k, 0.0)[0])[None])
+        return _Target(root, _units(root @ _directions(exact, k, 0.0)[0])[None])
 
     def errors(self, found: Matrix) -> Matrix:
         """(1 + K,), squared sines: of the span, summed, and of each component; of one that few people lack, 1."""
@@ -389,10 +405,9 @@ def _units(columns: Matrix) -> Matrix:
     return np.asarray(columns / np.where(norms > 0, norms, 1.0))
 
 
-def _directions(model: RowModel, moments: ReleasedMoments, k: int, ridge: float) -> tuple[Matrix, float]:
+def _directions(noisy: MomentsPencil, k: int, ridge: float) -> tuple[Matrix, float]:
     """(d, K), the leading directions of released moments, zero where B has a lower rank; the noise level."""
-    noisy = model.noisy(_copy(moments))
-    level, standard, pair = noisy.noise_of_b, noisy.standardization, noisy.pair()
+    level, standard, pair = noisy.noise_of_b, noisy.standardization, _pair(noisy)
     fallback = public_ridge(level) if level else 0.0
     vectors = solve_pair(pair.a, pair.b, regularization=ridge, rounding=pair.rounding, fallback=fallback).vectors[:, :k]
     if standard is not None:
@@ -400,8 +415,8 @@ def _directions(model: RowModel, moments: ReleasedMoments, k: int, ridge: float)
     return np.hstack([vectors, np.zeros((len(vectors), k - vectors.shape[1]))]), pair.noise_level
 
 
-def _copy(moments: ReleasedMoments) -> ReleasedMoments:
-    return replace(moments, second=moments.second.copy())  # pairs overwrite it
+def _pair(noisy: MomentsPencil) -> MatrixPencil:
+    return replace(noisy, released=replace(noisy.released, second=noisy.released.second.copy())).pair()  # overwrites it
 
 
 def _values_of(grouping: Classes | Slices) -> NDArray[Any]:

@@ -41,6 +41,9 @@ def add(commands: Commands) -> None:
         help="instead: gap between one eigenvalue and all others (default: 1; 0.5 for correlations)",
     )  # fmt: skip
     parser.add_argument("--shares", type=numbers, metavar="A,B", help="proportions of people in the classes or slices")
+    parser.add_argument(
+        "--mean", type=float, default=0.0, metavar="M", help="of the columns, in deviations (default: 0)"
+    )
     parser.add_argument("--tails", type=float, default=math.inf, metavar="DF", help="Student's law: degrees of freedom")
     parser.add_argument(
         "--correlation", type=float, metavar="R", help="of neighbouring columns, within views and classes; of columns "
