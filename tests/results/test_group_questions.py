@@ -270,3 +270,22 @@ def test_a_few_without_a_category_are_not_taken_for_others(seed: int) -> None:
     counts = filled(people["ward"]).value_counts().loc[[*A, OTHER]]
     assert found.row_labels == (*A, OTHER)
     assert ((found.low <= counts) & (counts <= found.high)).all()
+
+
+def test_a_test_that_noise_drowns_is_said_to_show_little() -> None:
+    """And none where there is no noise; deviations of zeros and ones are at most a half."""
+    people = table(3000)
+    drowned = dpgep.release(people, epsilon=0.1, delta=1e-6, seed=1)
+    exact = dpgep.release(people, epsilon=math.inf)
+    by_sex, counts = drowned.means_by("sex", ["age"]), drowned.crosstab("sex", "region")
+    assert by_sex.noise_share[0] > 0.9
+    assert "F says little of 'age': noise hides differences" in repr(by_sex)
+    assert "chi-square says little of 'sex by region': noise hides differences" in repr(counts)
+    assert (by_sex.least_p_values <= by_sex.p_values).all()
+    assert counts.least_p_value <= counts.p_value
+    for answer in (exact.means_by("sex", ["age"]), exact.crosstab("sex", "region")):
+        assert "says little" not in repr(answer)
+        assert np.max(answer.noise_share) < 1e-9
+    assert "says little" not in repr(drowned.crosstab("sex"))
+    shares = drowned.describe(["sex"])
+    assert (shares.deviation_high <= 0.5 * math.sqrt(3000 / 2999)).all()

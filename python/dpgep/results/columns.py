@@ -24,6 +24,8 @@ from dpgep.sources.names import Names, listed
 
 # Deviations of the noise of a histogram of norms that people must exceed to be seen in it.
 _HIDDEN = 3.0
+# From this part of noise on it is said that a test shows little; the level of tests of which that is said of clipping.
+_HIDING, _LEVEL = 0.8, 0.05
 # Names or numbers of columns; None: all.
 Columns: TypeAlias = Sequence[str | int] | NDArray[Any] | None
 
@@ -217,6 +219,19 @@ def of_unseen(unseen: tuple[float, float] | None) -> list[str]:
     cut, people = unseen
     what = f"cut at {cut:.3g} scales; up to {people:.0f} people beyond would not show"
     return [f"  tails     {what}: means and deviations may lie outside"]
+
+
+def of_hidden(test: str, of: Sequence[str], noise_share: Any, p_values: Any, most_p_values: Any) -> list[str]:
+    """Lines of a printed answer that say where a test of these columns is small whatever the table is.
+
+    ``noise_share``: its part in what the test expects without differences. ``most_p_values``: p-values where clipping
+    has made as much of the differences as it may; ``p_values`` where it has made none.
+    """
+    noise, found, most = (np.atleast_1d(each) for each in (noise_share, p_values, most_p_values))
+    hidden, moved = noise > _HIDING, (found < _LEVEL) & (most >= _LEVEL)
+    why = {"noise hides differences": hidden, "clipping may have made the differences": moved & ~hidden}
+    names = {reason: [name for name, yes in zip(of, each, strict=True) if yes] for reason, each in why.items()}
+    return [f"  {test} says little of {listed(some)}: {reason}" for reason, some in names.items() if some]
 
 
 def of_absent(absent: bool, effect: str) -> list[str]:

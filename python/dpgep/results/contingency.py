@@ -31,7 +31,7 @@ from dpgep.models.preprocessing import Preprocessing
 from dpgep.models.redundant import Redundancy
 from dpgep.models.row_model import PencilPart
 from dpgep.reports.report import PrivacyReport
-from dpgep.results.columns import ReleasedColumns, on_one_thread_of_blas
+from dpgep.results.columns import ReleasedColumns, of_hidden, on_one_thread_of_blas
 from dpgep.results.estimates import reach_of_covariance
 from dpgep.sources.names import listed
 
@@ -172,6 +172,8 @@ class CrossTable:
     chi_square, degrees, p_value : Pearson's test of independence, corrected for the noise (docs/questions.md); None
         for one column.
     cramers_v : between 0 and 1, what the noise adds on average taken off; None for one column.
+    noise_share : the part of noise in what chi-square expects without dependence; None for one column.
+    least_p_value : the p-value where clipping has made none of the dependence; ``p_value`` grants all it may have.
     level : the probability that an interval covers its count.
     n_people : number of people, public or released.
     privacy : the report of the release, which pays for this and for every other answer from it.
@@ -190,6 +192,8 @@ class CrossTable:
     degrees: int | None
     p_value: float | None
     cramers_v: float | None
+    noise_share: float | None
+    least_p_value: float | None
     level: float
     n_people: float
     privacy: PrivacyReport
@@ -214,6 +218,7 @@ class CrossTable:
                 f"  dependence  chi-square {self.chi_square:.4g}, {self.degrees} degrees of freedom, "
                 f"p = {self.p_value:.2g}; Cramer's V {self.cramers_v:.3f}"
             )
+            lines.extend(of_hidden("chi-square", (subject,), self.noise_share, self.least_p_value, self.p_value))
         return "\n".join([*lines, *aligned([["", *self.column_labels], *self._rows])])
 
     @property
@@ -250,7 +255,8 @@ def crosstab(release: ReleasedColumns, a: str, b: str | None = None, *, level: f
     people = np.clip(shares, 0.0, 1.0) * np.clip(1 - shares, 0.0, 1.0) / noisy.n
     people = np.maximum(people, 1 / noisy.n**2) if noisy.noise.second else people
     half = NormalDist().inv_cdf((1 + level) / 2) * np.sqrt(variances + people)
-    chi_square, degrees, p_value, v = (None,) * 4 if b is None else _dependence(found[0], found[1], noisy)
+    test = (None,) * 6 if b is None else _dependence(found[0], found[1], noisy)
+    chi_square, degrees, p_value, v, of_noise, least = test
     return CrossTable(
         rows=a,
         columns=b,
@@ -265,6 +271,8 @@ def crosstab(release: ReleasedColumns, a: str, b: str | None = None, *, level: f
         degrees=degrees,
         p_value=p_value,
         cramers_v=v,
+        noise_share=of_noise,
+        least_p_value=least,
         level=level,
         n_people=noisy.n,
         privacy=release.report,
@@ -318,8 +326,10 @@ def reach_of_shares(category: Variables, noisy: ReleasedMoments) -> tuple[Matrix
     return np.maximum(-moved, 0.0), np.maximum(moved, 0.0)
 
 
-def _dependence(first: Variables, second: Variables, noisy: ReleasedMoments) -> tuple[float, int, float, float]:
-    """Chi-square, its degrees of freedom, p-value, and Cramer's V.
+def _dependence(
+    first: Variables, second: Variables, noisy: ReleasedMoments
+) -> tuple[float, int, float, float, float, float]:
+    """Chi-square, degrees of freedom, p-value, Cramer's V, the part of noise, the p-value where clipping did nothing.
 
     Y = n^1/2 D_r^-1/2 X D_c^-1/2, X the covariances of indicators, in axes (i, j) of the noise, has the variance
     1 + n v/2 a_i b_j there without dependence: chi-square is the sum of its squares in these units. What clipping may
@@ -332,8 +342,12 @@ def _dependence(first: Variables, second: Variables, noisy: ReleasedMoments) -> 
     (axes, own), (others, theirs) = first.whitened(noisy), second.whitened(noisy)
     noise = noisy.noise.second**2 / 2 * np.outer(own, theirs)
     granted = np.maximum(dependence - below, 0.0) + np.minimum(dependence + above, 0.0)
-    squares = noisy.n * (axes.T @ (granted / root) @ others) ** 2
-    chi_square, degrees = float((squares / (1 + noisy.n * noise)).sum()), squares.size
+    squares, released = (
+        noisy.n * (axes.T @ (each / root) @ others) ** 2 / (1 + noisy.n * noise) for each in (granted, dependence)
+    )
+    chi_square, degrees = float(squares.sum()), squares.size
+    p_value, least = (float(chdtrc(degrees, each.sum())) if degrees else 1.0 for each in (squares, released))
     phi = max(float(((dependence / root) ** 2).sum() - noise.sum()), 0.0)
     v = math.sqrt(phi / max(min(squares.shape), 1))
-    return chi_square, degrees, float(chdtrc(degrees, chi_square)) if degrees else 1.0, min(v, 1.0)
+    of_noise = 1 - degrees / max(degrees + noisy.n * float(noise.sum()), 1.0)
+    return chi_square, degrees, p_value, min(v, 1.0), of_noise, least

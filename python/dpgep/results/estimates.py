@@ -258,7 +258,9 @@ def describe(
     each = (np.diagonal(part) for part in covariances(noisy, preprocessing, release._row_bound, level, rows))
     unbiased = noisy.n / max(noisy.n - 1, 1.0)
     quartiles = np.stack([release._quantiles(features, share, level) for share in _QUARTILES], axis=1)
-    deviation, deviation_low, deviation_high = (np.sqrt(unbiased * np.maximum(part, 0.0)) for part in each)
+    indicators = [j for group in release.model.indicators for j in group]
+    most = np.where(np.isin(features, indicators), 0.25, np.inf)  # of zeros and ones
+    deviation, deviation_low, deviation_high = (np.sqrt(unbiased * np.clip(part, 0.0, most)) for part in each)
     return Description(
         names=release._names_of(features) or tuple(map(str, features.tolist())),
         n_people=noisy.n,

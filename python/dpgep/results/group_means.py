@@ -16,7 +16,7 @@ from dpgep.models.moments import ReleasedMoments
 from dpgep.models.pairwise import require_no_pairs
 from dpgep.models.preprocessing import Preprocessing
 from dpgep.reports.report import PrivacyReport
-from dpgep.results.columns import Columns, ReleasedColumns, of_absent, on_one_thread_of_blas
+from dpgep.results.columns import Columns, ReleasedColumns, of_absent, of_hidden, on_one_thread_of_blas
 from dpgep.results.contingency import Variables, indicators_of, joint, reach_of_shares
 from dpgep.results.estimates import reach_of_means
 from dpgep.results.intervals import RowLaw, require_law
@@ -42,6 +42,8 @@ class GroupMeans:
     sum_squares : (p, 2), between groups, with what the noise adds on average taken off, and within.
     degrees : k - 1 and n - k.
     f, p_values : (p,), of the hypothesis that all groups have the same mean, corrected for the noise.
+    noise_share : (p,), the part of noise in the variance of contrasts that F expects without differences.
+    least_p_values : (p,), p-values where clipping has made none of the differences; ``p_values`` grant all it may have.
     level : the probability that an interval covers its value, one by one.
     n_people : number of people, public or released.
     absent : whether absent values of columns count as locations, which draws means of groups together.
@@ -64,6 +66,8 @@ class GroupMeans:
     degrees: tuple[int, float]
     f: Matrix
     p_values: Matrix
+    noise_share: Matrix
+    least_p_values: Matrix
     level: float
     n_people: float
     absent: bool
@@ -110,6 +114,7 @@ class GroupMeans:
             f"  privacy  {self.privacy}",
         ]
         lines.extend(of_absent(self.absent, "means are drawn together"))
+        lines.extend(of_hidden("F", self.names, self.noise_share, self.least_p_values, self.p_values))
         people = [f"{group} ({count:.0f})" for group, count in zip(self.groups, self.counts, strict=True)]
         rows = zip(self.names, self.means.T, self.low.T, self.high.T, self.f, self.p_values, strict=True)
         table = [
@@ -173,7 +178,7 @@ def means_by(
     more = np.hypot(half * spread, np.hypot(above[:, :, None], below[:, None]))
     means_below, means_above = found.mean_reach
     unknown = np.where(groups.shares < _SHOWN * groups.least * (noisy.noise.sums > 0), np.inf, 0.0)
-    f, p_values, squares = found.tests()
+    f, p_values, least, squares, of_noise = found.tests()
     return GroupMeans(
         category=category,
         groups=groups.labels,
@@ -191,6 +196,8 @@ def means_by(
         degrees=(len(groups.labels) - 1, found.freedom),
         f=f,
         p_values=p_values,
+        noise_share=of_noise,
+        least_p_values=least,
         level=level,
         n_people=noisy.n,
         absent=release._absent,
@@ -304,8 +311,8 @@ class _Groups:
         of_shares = effects * np.maximum(*reach_of_shares(self.groups, self.noisy))
         return (self.joint[1] + of_shares) / shares, (self.joint[2] + of_shares) / shares
 
-    def tests(self) -> tuple[Matrix, Matrix, Matrix]:
-        """F, p-values, and sums of squares between and within.
+    def tests(self) -> tuple[Matrix, ...]:
+        """F, p-values, these where clipping did nothing, sums of squares between and within, and the parts of noise.
 
         Cov(x, 1_g)/E(1_g)^1/2 in axes of the noise strays by within/n for people, alike along all, and by the noise.
         What clipping may have done is granted to the hypothesis.
@@ -315,11 +322,14 @@ class _Groups:
         axes, along = self.groups.whitened(self.noisy)
         covariances, below, above = self.joint
         granted = np.maximum(covariances - below, 0.0) + np.minimum(covariances + above, 0.0)
-        squares = self.noisy.n * (granted / np.sqrt(self.groups.divisors) @ axes) ** 2
         expected = self.within[:, None] + self.noisy.n * self._own_noise[:, None] * along
-        f, degrees = np.full(len(squares), math.nan), len(along)
-        if degrees:
-            f = np.divide(squares, expected, out=np.full_like(squares, np.inf), where=expected > 0).mean(axis=1)
+        degrees, tests = len(along), []
+        for each in (granted, covariances):
+            squares = self.noisy.n * (each / np.sqrt(self.groups.divisors) @ axes) ** 2
+            ratios = np.divide(squares, expected, out=np.full_like(squares, np.inf), where=expected > 0)
+            tests.append(ratios.mean(axis=1) if degrees else np.full(len(squares), math.nan))
+        p_values, least = (fdtrc(max(degrees, 1), self.freedom, f) for f in tests)
+        of_noise = 1 - degrees * self.within / np.maximum(expected.sum(axis=1), np.finfo(float).tiny)
         between = self.noisy.n * self.between
         within = self.noisy.n * self.variances - between
-        return f, fdtrc(max(degrees, 1), self.freedom, f), np.column_stack([between, within])
+        return tests[0], p_values, least, np.column_stack([between, within]), of_noise
