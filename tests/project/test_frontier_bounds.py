@@ -48,15 +48,18 @@ def test_a_release_has_its_first_order_error(bounds: Any, k: int) -> None:
 
 
 def test_a_release_is_no_worse_than_the_theorem_says(bounds: Any) -> None:
-    """In all 27 cells of the map with at most 250 columns, by means with a deviation of at most 3.2 %; what is said is
-    more than nothing in 23 of them, and then at most 8 times the truth. Wrong by chance: the cell where the theorem is
+    """In all 33 generated cells of the map with at most 250 columns, by means with a deviation of at most 3.2 %; what is said is
+    more than nothing in 28 of them, and then at most 8 times the truth. Wrong by chance: the cell where the theorem is
     nearest, 1.07 times the truth, with a probability of 0.02, the others below 1e-8; noise is seeded.
     """
     import regimes
 
-    said, cells = [], [(name, cell) for name, cell in regimes.SETTINGS.items() if cell.d <= 250]
-    for name, (make, n, d, parameters, k, epsilon) in cells:
-        rows, mu = make(n, d, parameters, np.random.default_rng(0)), dpgep.Budget(epsilon=epsilon, delta=1e-6).mu
+    generated = {
+        name: cell for name, cell in regimes.SETTINGS.items() if cell.make not in (regimes.real, regimes.mnist)
+    }
+    said, cells = [], [(name, cell) for name, cell in generated.items() if cell.d <= 250]
+    for name, (make, n, d, parameters, k, epsilon, delta) in cells:
+        rows, mu = make(n, d, parameters, np.random.default_rng(0)), dpgep.Budget(epsilon=epsilon, delta=delta).mu
         norms = np.linalg.norm(rows, axis=1, keepdims=True)
         bound = float(np.quantile(norms, 0.9))
         rows *= np.minimum(1.0, bound / np.maximum(norms, 1e-300))
@@ -72,7 +75,7 @@ def test_a_release_is_no_worse_than_the_theorem_says(bounds: Any) -> None:
         assert np.mean(errors) <= at_most, name
         if at_most < k:
             said.append(at_most / np.mean(errors))
-    assert (len(cells), len(said)) == (27, 23)
+    assert (len(cells), len(said)) == (33, 28)
     assert max(said) < 8
 
 
