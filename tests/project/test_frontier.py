@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import math
 import sys
 from pathlib import Path
@@ -10,6 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+import dpgep
+from dpgep.methods.auto import may_favour_clipping
 
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks" / "frontier"
 NAMES = [
@@ -370,3 +374,24 @@ def test_repaired_wishart_noise_hides_who_is_there() -> None:
 
     assert 1.2 < loss(2.0) < 2.0
     assert loss(4.0) > 2.3
+
+
+def test_the_recorded_map_keeps_its_promise() -> None:
+    """docs/benchmarks/regimes.json: "auto" beside the best published method, and the line of a solution where a release
+    is more than twice as bad as the best, which public numbers alone decide.
+    """
+    regimes = load("regimes")
+    recorded = json.loads((FOLDER.parents[1] / "docs" / "benchmarks" / "regimes.json").read_text())
+    assert list(recorded) == list(regimes.SETTINGS)
+    near = [regimes.ratio_of_auto(found, regimes.COMPARATORS) <= regimes.NEAR for found in recorded.values()]
+    assert len(near) >= 40
+    assert sum(near) >= 0.85 * len(near)
+    said = []
+    for name, found in recorded.items():
+        _, n, d, _, k, epsilon, delta = regimes.SETTINGS[name]
+        best = min(found[method] for method in regimes.METHODS if not math.isnan(found[method]))
+        if found["release"] + regimes.NOTHING > 2 * (best + regimes.NOTHING):
+            model = dpgep.pca(np.zeros((2, d)), center=False, bound=1.0).model
+            said.append(may_favour_clipping(model, k, n, dpgep.Budget(epsilon=epsilon, delta=delta).mu))
+    assert said
+    assert all(said)

@@ -48,9 +48,9 @@ def test_a_release_has_its_first_order_error(bounds: Any, k: int) -> None:
 
 
 def test_a_release_is_no_worse_than_the_theorem_says(bounds: Any) -> None:
-    """In all 33 generated cells of the map with at most 250 columns, by means with a deviation of at most 3.2 %; what is said is
-    more than nothing in 28 of them, and then at most 8 times the truth. Wrong by chance: the cell where the theorem is
-    nearest, 1.07 times the truth, with a probability of 0.02, the others below 1e-8; noise is seeded.
+    """In all 33 generated cells of the map with at most 250 columns, by means with a deviation of at most 3.2 %; what
+    is said is more than nothing in 28 of them, and then at most 8 times the truth. Wrong by chance: the cell where the
+    theorem is nearest, 1.07 times the truth, with a probability of 0.02, the others below 1e-8; noise is seeded.
     """
     import regimes
 
