@@ -20,10 +20,13 @@ _LISTED, _WIDTH = 20, 80
 
 # Words of a name: runs of capitals, words with or without a capital. Glued to "id" they are listed, as in "patientid".
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
-_PEOPLE = "patient|person|people|user|customer|client|member|subject|subj|student|employee|account|respondent|household"
-_IDENTIFIES = re.compile(
-    rf"id|ids|uuid|guid|ssn|mrn|rowid|rownames|({_PEOPLE}|hh|case|visit|record|row|order|session|device)ids?"
+_WHO = (
+    "patient|person|pers|people|user|customer|client|member|subject|subj|student|employee|account|respondent|household|"
+    "participant|hh|case|record|row|order"
 )
+_IDENTIFIES = re.compile(rf"id|ids|uuid|guid|ssn|mrn|pid|identifier|rowid|rownames|({_WHO}|visit|session|device)ids?")
+# Whole names that number people or rows; "nr_children" is a count.
+_NUMBERS = re.compile(rf"subject|patient|participant|respondent|.* nr|nr|(({_WHO}) ?|int)(nr|no|num|number)")
 
 
 class EncodedNames(tuple[str, ...]):
@@ -42,9 +45,10 @@ def as_text(columns: Iterable[Hashable]) -> tuple[str, ...]:
 
 
 def identifies(name: str) -> bool:
-    """Whether a column holds ids by its name, which is public: "id", "patient_id", "PatientID", "userid", "id=17"."""
+    """Whether a column holds ids by its name, which is public: "id", "PatientID", "userid", "id=17", "nr", "case_no"."""
     words = [word.lower() for word in _WORDS.findall(name.partition("=")[0])]
-    return bool(words) and any(_IDENTIFIES.fullmatch(word) for word in (words[0], words[-1]))
+    ends = words[:1] + words[-1:]
+    return any(map(_IDENTIFIES.fullmatch, ends)) or _NUMBERS.fullmatch(" ".join(words)) is not None
 
 
 def require_features(names: Names) -> None:
