@@ -45,7 +45,7 @@ def as_text(columns: Iterable[Hashable]) -> tuple[str, ...]:
 
 
 def identifies(name: str) -> bool:
-    """Whether a column holds ids by its name, which is public: "id", "PatientID", "userid", "id=17", "nr", "case_no"."""
+    """Whether a column holds ids by its name, which is public: "id", "PatientID", "userid", "id=17", "nr"."""
     words = [word.lower() for word in _WORDS.findall(name.partition("=")[0])]
     ends = words[:1] + words[-1:]
     return any(map(_IDENTIFIES.fullmatch, ends)) or _NUMBERS.fullmatch(" ".join(words)) is not None
