@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import sqlite3
 import stat
@@ -15,6 +16,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -252,17 +254,79 @@ def test_rows_of_who_came_as_often_as_they_may_are_left_out(path: Path, form: st
     assert "leaves out the rows of further nights" in found.report.to_markdown()
 
 
-def test_exact_sums_are_kept_as_long_as_they_are_needed_for_their_owner_alone(path: Path) -> None:
-    nights, blobs = dpgep.Nights(path, keep=3, **TERMS), []
+def test_exact_sums_and_noise_are_kept_as_long_as_they_are_needed_for_their_owner_alone(path: Path) -> None:
+    nights, sums, noise = dpgep.Nights(path, keep=3, **TERMS), [], []
     for night in range(6):
         nights.add(rows_of(night), night=str(night))
         with closing(sqlite3.connect(path)) as tables, tables:
-            kept = dict(tables.execute("SELECT number, exact FROM nights WHERE exact IS NOT NULL"))
-        assert sorted(kept) == list(range(max(1, night - 1), night + 2))  # between which are the sums of three nights
-        blobs.append(kept[night + 1])
+            sums += [blob for (blob,) in tables.execute("SELECT exact FROM register")]
+            kept = dict(tables.execute("SELECT slot, noise FROM noise"))
+        assert len(kept) == min(3, night + 1)
+        noise.append(kept[(night + 1) % 3])
     content = path.read_bytes()
-    assert [blob in content for blob in blobs] == [False, False, False, True, True, True]
+    assert [blob in content for blob in sums] == [False] * 5 + [True]
+    assert [blob in content for blob in noise] == [False] * 3 + [True] * 3
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_what_is_published_is_exact_sums_and_the_noise_that_is_kept(path: Path) -> None:
+    """And that noise follows from what is drawn each night, by whole numbers, as the proof says."""
+    nights, factor, noise, drawn = dpgep.Nights(path, keep=4, **TERMS), Factor(4), [], []
+    real = dpgep.nights.add_noise  # type: ignore[attr-defined]
+
+    def spied(moments: Any, *given: Any) -> None:
+        before = moments.copy()
+        real(moments, *given)
+        drawn.append(
+            [
+                int(moments.second[i, j] - before.second[i, j])
+                + ((int(moments.high[0][i, j]) - int(before.high[0][i, j])) << 40)
+                for i, j in zip(*np.triu_indices(3), strict=True)
+            ]
+        )
+
+    with mock.patch.object(dpgep.nights, "add_noise", spied):
+        for night in range(9):
+            nights.add(rows_of(night), night=str(night))
+            with closing(sqlite3.connect(path)) as tables, tables:
+                ((blob,),) = tables.execute("SELECT noise FROM noise WHERE slot = ?", ((night + 1) % 4,))
+                ((exact,),) = tables.execute("SELECT exact FROM register")
+                ((published,),) = tables.execute("SELECT published FROM nights WHERE number = ?", (night + 1,))
+            noise.append([int(each) for each in np.frombuffer(blob, "<i8")[:6]])
+            carried = [
+                sum(step * noise[night - k][j] for k, step in factor.steps.items() if 0 < k <= night) for j in range(6)
+            ]
+            assert noise[-1] == [z - (each + 32) // 64 for z, each in zip(drawn[-1], carried, strict=True)]
+            low, high = np.frombuffer(exact, "<i8").reshape(2, -1)
+            whole = [64 * (int(a) + (int(b) << 40)) + e for a, b, e in zip(low[:6], high[:6], noise[-1], strict=True)]
+            register = _read(*_described(path))
+            unit = 2.0 ** (2 * register.noise.bits + register.noise.weight_bits)
+            np.testing.assert_allclose(
+                np.frombuffer(published, "<f8")[:6], np.array([float(x) for x in whole]) / unit, rtol=1e-15
+            )
+
+
+def _described(path: Path) -> tuple[bytes]:
+    with closing(sqlite3.connect(path)) as tables, tables:
+        found: tuple[bytes] = tables.execute("SELECT description FROM register").fetchone()
+    return found
+
+
+@pytest.mark.entropy
+def test_a_copy_publishes_the_same_numbers_for_the_same_rows_and_no_noise_twice_for_others(path: Path) -> None:
+    nights = dpgep.Nights(path, adjacency="add-remove", **TERMS)
+    nights.add(rows_of(0), night="0")
+    copies = [path.with_name(name) for name in "abc"]
+    for copy in copies:
+        shutil.copy(path, copy)
+    rows = rows_of(1)
+    seen = [dpgep.Nights(copy).add(each, night="1") for copy, each in zip(copies, (rows, rows, rows[1:]), strict=True)]
+    assert nights.add(rows, night="1").fingerprint == seen[0].fingerprint == seen[1].fingerprint
+    moved = seen[0]._noisy.counts * seen[0].n_people - seen[2]._noisy.counts * seen[2].n_people
+    assert np.abs(moved - 1).min() > 1e-6  # a person who was left out does not show as a difference of exactly one
+    other = dpgep.Nights(path.with_name("other"), adjacency="add-remove", **TERMS)
+    other.add(rows_of(0), night="0")
+    assert other.release().fingerprint != nights.release(last="0").fingerprint
 
 
 def test_an_empty_file_that_all_may_read_is_closed_to_them(path: Path) -> None:
@@ -398,7 +462,10 @@ def _worst(
     crowd = np.array([[0.0, 0, 0.5]] * 3)
 
     def run(row: Matrix) -> Any:
-        folder = tempfile.mkdtemp()
+        with tempfile.TemporaryDirectory() as folder:
+            return seen(row, folder)
+
+    def seen(row: Matrix, folder: str) -> Any:
         terms: dict[str, Any] = {"adjacency": adjacency, "mu": 1.0, "bound": 1.0, "person": "id" if ids else None}
         register = dpgep.Nights(Path(folder) / "a", keep=5, nights=nights, **terms)
         rows = [np.vstack([crowd, row]) if night in of_night else crowd for night in range(12)]

@@ -1,34 +1,44 @@
 """The file of `dpgep.Nights`: an SQLite database in which a night is there as a whole, or not at all.
 
-    register   one row: what the first night has fixed, public, as a binary file of dpgep
-    nights     number, label, and of all nights so far: number of people where it is public, published and exact sums
+    register   one row: what the first night has fixed, public, as a binary file of dpgep; a secret, from which noise is
+               drawn; the exact sums so far
+    noise      of the sums so far, on each of the last nights
+    nights     number, label, and of all nights so far: number of people where it is public, and published sums
     people     16 bytes for each person, where ids say who they are, and on how many nights they came
 
-It is as confidential as rows, and only its owner can read it. Exact sums that are no longer needed are overwritten.
+It is as confidential as rows, and only its owner can read it. Exact sums, and noise that is no longer needed, are
+overwritten.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-_APPLICATION, _FORMAT = 0x6470676E, 1
+from dpgep._dispatch import core
+from dpgep.privacy.curator import watched_draws
+
+_APPLICATION, _FORMAT = 0x6470676E, 2
 _TABLES = (
-    "CREATE TABLE register (description BLOB NOT NULL)",
+    "CREATE TABLE register (description BLOB NOT NULL, secret BLOB NOT NULL, exact BLOB)",
+    "CREATE TABLE noise (slot INTEGER PRIMARY KEY, noise BLOB NOT NULL)",
     "CREATE TABLE nights (number INTEGER PRIMARY KEY, label TEXT UNIQUE NOT NULL, people INTEGER NOT NULL,"
-    " published BLOB NOT NULL, exact BLOB)",
+    " published BLOB NOT NULL)",
     "CREATE TABLE people (id BLOB PRIMARY KEY, nights INTEGER NOT NULL) WITHOUT ROWID",
     f"PRAGMA application_id = {_APPLICATION}",
     f"PRAGMA user_version = {_FORMAT}",
 )
 # A night is on the disk, and the name of its journal gone, before anybody sees what it published.
-_PRAGMAS = ("journal_mode = DELETE", "synchronous = EXTRA", "secure_delete = ON")
+# The largest pages: a row of 100 columns is in one, for which the first of these counts.
+_PRAGMAS = ("page_size = 65536", "journal_mode = DELETE", "synchronous = EXTRA", "secure_delete = ON")
 _PATIENCE = 60.0
 NO_NIGHTS = "{} holds no nights yet: give their budget, as epsilon= and delta="
 
@@ -77,11 +87,11 @@ class NightTables:
                 raise ValueError(f"{path} holds no nights, or nights of another version of dpgep")
             (self.description,) = self._execute("SELECT description FROM register").fetchone()
 
-    def begin(self, description: bytes) -> None:
+    def begin(self, description: bytes, secret: bytes) -> None:
         """Make the tables."""
         for statement in _TABLES:
             self._execute(statement)
-        self._execute("INSERT INTO register VALUES (?)", (description,))
+        self._execute("INSERT INTO register VALUES (?, ?, NULL)", (description, secret))
         self.description = description
 
     def labels(self) -> list[str]:
@@ -97,21 +107,39 @@ class NightTables:
         found = self._execute("SELECT number FROM nights WHERE label = ?", (label,)).fetchone()
         return None if found is None else int(found[0])
 
-    def so_far(self, number: int) -> tuple[int, NDArray[np.float64], NDArray[np.int64]]:
-        """(people, published sums, exact sums) of nights 1 to ``number``; (0, 0, 0) of none."""
+    def so_far(self, number: int) -> tuple[int, NDArray[np.float64]]:
+        """(people, published sums) of nights 1 to ``number``; (0, 0) of none."""
         if number < 1:
-            return 0, np.zeros(1), np.zeros(1, np.int64)
-        found = self._execute("SELECT people, published, exact FROM nights WHERE number = ?", (number,)).fetchone()
-        return int(found[0]), np.frombuffer(found[1], "<f8"), np.frombuffer(found[2] or b"", "<i8")
+            return 0, np.zeros(1)
+        people, published = self._row("SELECT people, published FROM nights WHERE number = ?", number)
+        return int(people), np.frombuffer(published, "<f8")
 
-    def add(self, label: str, people: int, published: NDArray[np.float64], exact: NDArray[np.int64]) -> None:
-        """Add a night after all others, and the sums with it."""
-        row = label, people, published.astype("<f8").tobytes(), exact.astype("<i8").tobytes()
-        self._execute("INSERT INTO nights(label, people, published, exact) VALUES (?, ?, ?, ?)", row)
+    def exact(self) -> NDArray[np.int64]:
+        """(2, size), limbs of the exact sums of all nights so far; 0 before there are any."""
+        (exact,) = self._row("SELECT exact FROM register")
+        return np.zeros((2, 1), np.int64) if exact is None else np.frombuffer(exact, "<i8").reshape(2, -1)
 
-    def forget(self, last: int) -> None:
-        """Overwrite the exact sums up to night ``last``, of which those before are gone."""
-        self._execute("UPDATE nights SET exact = NULL WHERE number = ?", (last,))
+    def noise(self, slot: int) -> NDArray[np.int64]:
+        """Of the sums up to a night, as `keep` was given it."""
+        (noise,) = self._row("SELECT noise FROM noise WHERE slot = ?", slot)
+        return np.frombuffer(noise, "<i8")
+
+    def stream(self, number: int, exact: NDArray[np.int64]) -> core.NoiseStream:
+        """For the noise of night ``number``: another one for any other sums so far."""
+        (secret,) = self._row("SELECT secret FROM register")
+        sums = exact.astype("<i8").tobytes()
+        key = hashlib.blake2b(sums, key=secret, salt=number.to_bytes(16, "little"), digest_size=32).digest()
+        return core.NoiseStream(key, transcript=watched_draws())
+
+    def add(self, label: str, people: int, published: NDArray[np.float64]) -> None:
+        """Add a night after all others."""
+        row = label, people, published.astype("<f8").tobytes()
+        self._execute("INSERT INTO nights(label, people, published) VALUES (?, ?, ?)", row)
+
+    def keep(self, slot: int, noise: NDArray[np.int64], exact: NDArray[np.int64]) -> None:
+        """Overwrite the exact sums so far, and the noise in this place."""
+        self._execute("INSERT OR REPLACE INTO noise VALUES (?, ?)", (slot, noise.astype("<i8").tobytes()))
+        self._execute("UPDATE register SET exact = ?", (exact.astype("<i8").tobytes(),))
 
     def somebody(self) -> list[NDArray[np.uint64]]:
         """The id of one person, where anybody was counted."""
@@ -134,4 +162,7 @@ class NightTables:
             )
 
     def _number(self, question: str, *values: int) -> int:
-        return int(self._execute(question, values).fetchone()[0])
+        return int(self._row(question, *values)[0])
+
+    def _row(self, question: str, *values: int) -> Any:
+        return self._execute(question, values).fetchone()

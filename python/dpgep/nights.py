@@ -23,7 +23,7 @@ from dpgep.data.ids import Identities
 from dpgep.data.integer_moments import LOW_BITS, IntegerMoments
 from dpgep.data.people import weight_bits_of
 from dpgep.errors import AccuracyWarning, warn
-from dpgep.models.model import Adjacency, Matrix, PublicFacts
+from dpgep.models.model import Adjacency, PublicFacts
 from dpgep.models.moments import MomentLayout
 from dpgep.models.preprocessing import AutoPreprocessing, Bound, Preprocessing
 from dpgep.models.row_model import RowModel, layout_of
@@ -31,7 +31,7 @@ from dpgep.night_file import NO_NIGHTS, NightFile, NightTables
 from dpgep.privacy.accounting import Accounting
 from dpgep.privacy.budget import Budget
 from dpgep.privacy.continual import FACTOR_BITS, KEPT, MOST_NIGHTS, AllNights, Factor
-from dpgep.privacy.curator import Curator, add_noise, noise_stream, normalized_moments
+from dpgep.privacy.curator import Curator, add_noise, normalized_moments
 from dpgep.privacy.ledger import cost_of
 from dpgep.privacy.noise import IntegerNoise
 from dpgep.problems.builders import table_problem
@@ -40,11 +40,13 @@ from dpgep.problems.problem import problem_of
 from dpgep.reports.report import PrivacyReport
 from dpgep.results.release import Release
 from dpgep.run import Run
-from dpgep.serialization import Format, opened, triangle_rows, upper_triangle_of
+from dpgep.serialization import Format, opened
 
 NIGHTS = Format("dpgep-nights")
 # The part of the budget from which on a preparation has taken all that it may, and more would be wanted.
 _LARGE_PREPARATION = 0.45
+# Noise of sums so far is less than 2^57 steps of the grid, so that sums of its multiples fit.
+_NOISE_BITS = 57
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +57,7 @@ class Register:
     ----------
     name : of all its people, drawn at random.
     model, bound, preprocessing, person, rows, largest_weight : of the rows of every night, as of `dpgep.Moments`.
-    keep, nights : on how many nights exact sums are kept, and a person may come.
+    keep, nights : how many nights' noise is kept, and on how many a person may come.
     noise : of what each night publishes.
     report : of all nights together.
     terms : what was given for it, in words: the same may be given again.
@@ -136,52 +138,64 @@ class Register:
                 AccuracyWarning,
             )
 
-    def add(self, tables: NightTables, label: str, moments: Moments, seed: int | None) -> None:
-        """Add a night of these people, and draw its noise."""
+    def add(self, tables: NightTables, label: str, moments: Moments) -> None:
+        """Add a night of these people, and its noise.
+
+        The noise follows from the file's secret and from exact sums so far: who adds the same night to a copy of the
+        file publishes the same numbers.
+        """
         number = tables.last() + 1
         if moments._identities is not None:
             parts = moments._identities._parts
             Identities([*tables.somebody(), *(part[:1] for part in parts)])  # raises where ids are of several types
             tables.count(parts, self.nights)
-        people, published, exact = tables.so_far(number - 1)
-        low, high = (exact + _limbs(moments)).reshape(2, -1)
+        tonight = moments._sums.moments()
+        low = _packed(tonight.second, tonight.sums, tonight.counts)
+        high = np.zeros_like(low) if tonight.high is None else _packed(*tonight.high)
+        low, high = np.stack([low, high]) + tables.exact()
         _carry(low, high)
-        exact = np.concatenate([low, high])
-        total, known = exact << FACTOR_BITS, np.zeros(1)
+        known = np.full_like(low, 1 << FACTOR_BITS - 1)  # for the nearest multiple
         for k, step in self.factor.steps.items():
             if 0 < k < number:
-                _, published, before = tables.so_far(number - k)
-                total += step * before
-                known = known + step * published
-        noisy = self._with_noise(total, noise_stream(None if seed is None else seed + number))
-        so_far = noisy - np.ldexp(known, -FACTOR_BITS)  # that is C inverted: the first coefficient is 1
-        tables.add(label, people + moments.n * self.facts.n_is_public, so_far, exact)
-        tables.forget(number - self.keep)
+                known += step * tables.noise((number - k) % self.keep)
+        exact = np.stack([low, high])
+        sums = exact << FACTOR_BITS
+        noisy = self._noisy(sums - [known >> FACTOR_BITS, np.zeros_like(high)], tables.stream(number, exact))
+        noise = noisy[0] - sums[0] + ((noisy[1] - sums[1]) << LOW_BITS)
+        if np.abs(noise).max(initial=0) >> _NOISE_BITS:
+            raise ValueError("the noise of all nights together is more than the file can hold: begin another")
+        unit = -2 * self.noise.bits - self.noise.weight_bits
+        published = np.ldexp(np.ldexp(noisy[1].astype(np.float64), LOW_BITS) + noisy[0], unit)
+        people, _ = tables.so_far(number - 1)
+        tables.add(label, people + moments.n * self.facts.n_is_public, published)
+        tables.keep(number % self.keep, noise, exact)
 
-    def _with_noise(self, total: NDArray[np.int64], stream: core.NoiseStream) -> Matrix:
-        """Integer sums of a night, and noise: second moments, sums and counts in units of rows in the unit ball."""
-        _carry(*(limbs := total.reshape(2, -1)))
-        low, high = (self.layout.blocks(upper_triangle_of(limb, *self.layout.shape)) for limb in limbs)
-        weight_bits = weight_bits_of(self.facts) + FACTOR_BITS
-        moments = IntegerMoments(*low, high=high, bits=self.noise.bits, n=0, weight_bits=weight_bits)
+    def _noisy(self, sums: NDArray[np.int64], stream: core.NoiseStream) -> NDArray[np.int64]:
+        """(2, size): these limbs of integer sums, and a night's noise."""
+        low, high = (self._blocks(limb.copy()) for limb in sums)
         if self.noise.diagonal:
-            add_noise(moments, self.noise, stream)
-        second, sums, counts = moments.to_float()
-        return np.concatenate([*triangle_rows(second), sums.ravel(), counts.ravel()])
+            add_noise(IntegerMoments(*low, high, self.noise.bits, 0), self.noise, stream)
+        noisy = np.stack([_packed(*low), _packed(*high)])
+        _carry(*noisy)
+        return noisy
+
+    def _blocks(self, packed: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """(second moment, sums, counts), of which `_packed` made one vector."""
+        second, sums, counts = self.layout.blocks(np.zeros(self.layout.shape, packed.dtype))
+        second, upper = np.ascontiguousarray(second), _upper(self.layout.n_features)
+        ends = packed.size - counts.size - sums.size, packed.size - counts.size
+        second[..., upper] = packed[: ends[0]].reshape(*second.shape[:-2], -1)
+        return second, packed[slice(*ends)].reshape(sums.shape), packed[ends[1] :]
 
     def release(self, tables: NightTables, first: int, last: int, named: str) -> Release:
         """The moments of the people of nights ``first`` to ``last``."""
-        (n, total, _), (n_before, before, _) = tables.so_far(last), tables.so_far(first - 1)
+        (n, total), (n_before, before) = tables.so_far(last), tables.so_far(first - 1)
         n, total = n - n_before, total - before
         if self.facts.n_is_public and not n:
             raise ValueError(f"{named}: nobody came")
-        of_second, of_sums, _ = (each.shape for each in self.layout.blocks(np.empty(self.layout.shape)))
-        triangles = self.layout.n_matrices * math.comb(self.layout.n_features + 1, 2)
-        second, sums, counts = np.split(total, np.cumsum([triangles, math.prod(of_sums)]))
-        blocks = upper_triangle_of(second, *of_second), sums.reshape(of_sums), counts
         spread = float(np.linalg.norm(self.factor.combination(first, last)))
         noise = self.noise.deviations().scaled(spread, spread, spread)
-        noisy = normalized_moments(self.facts, self.layout, n, blocks, noise)
+        noisy = normalized_moments(self.facts, self.layout, n, self._blocks(total), noise)
         *others, of_nights = self.report.releases
         scaled = (replace(block, deviation=block.deviation * spread, scale=None) for block in of_nights.noise)
         entry = replace(of_nights, query=f"{of_nights.query}; here {named}", noise=tuple(scaled))
@@ -200,19 +214,19 @@ class Nights:
     The first night pays the whole budget, for all nights that will ever come: each night publishes a fixed combination
     of the exact sums of the last ``keep`` nights, with noise, and all that is asked follows from what was published. Up
     to ``keep`` nights, sums so far have about three times the noise of one release of everything for the whole budget
-    (a year: 2.8, at most 2.95); beyond, it grows slowly (ten years, with the sums of one year kept: 4.3, at most 5.5).
+    (a year: 2.8, at most 2.95); beyond, it grows slowly (ten years, with the noise of one year kept: 4.3, at most 5.5).
     docs/nights.md says when another way is better.
 
     The file is as confidential as the rows: it holds exact sums, and with ``person`` who came. A night is in it as a
-    whole or not at all, whatever crashes, and its noise is drawn once. Several processes may share it. **Never go on
-    from an older copy of it**: sums that were published would be published again, with other noise.
+    whole or not at all, whatever crashes, and its noise is drawn once. Several processes may share it. **To go on from
+    an older copy, add the same rows again**: the same numbers are published. With others, the budget is exceeded.
 
     Parameters
     ----------
     path : path
         The file: the first night makes it, with the parameters below; later nights need nothing else.
     keep : int
-        Exact sums of this many nights are kept, 16 bytes for each pair of columns and night.
+        Noise of this many nights is combined, and kept, in 8 bytes for each pair of columns and night.
     nights : int
         On how many nights a person may come. With ``person`` and "add-remove", rows of further nights are left out, and
         nothing says whose, or how many; with "replace-one", where it is public who came when, such a night is refused.
@@ -333,7 +347,7 @@ class Nights:
                 else:
                     moments = register.moments(tables)
                     moments.update(X, y, *others, person=person, weights=weights)
-                    register.add(tables, night, moments, self._seed)
+                    register.add(tables, night, moments)
                 return register.release(tables, 1, tables.last(), "all nights so far")
 
     def release(self, first: str | None = None, last: str | None = None) -> Release:
@@ -377,24 +391,25 @@ class Nights:
         if not self._is_begun:
             with self._file.transaction(write=True, create=True) as tables:
                 if self._stored(tables) is None:  # or another process was faster
-                    found = self._begin(data, {name: value for name, value in whose.items() if value is not None})
-                    tables.begin(NIGHTS.packed(found))
+                    given = {name: value for name, value in whose.items() if value is not None}
+                    found, secret = self._begin(data, given)
+                    tables.begin(NIGHTS.packed(found), secret)
                 begun = self._register(tables)
             self._is_begun = True
             begun.warn_of_few_people()  # once it is on the disk, where warnings are errors
 
-    def _begin(self, data: tuple[Any, ...], whose: dict[str, Any]) -> Register:
+    def _begin(self, data: tuple[Any, ...], whose: dict[str, Any]) -> tuple[Register, bytes]:
         ids = {} if self._person is None else {"person": self._person}
         make = table_problem if self._model is None else partial(problem_of, self._model)
         problem = make(*(each for each in data if each is not None), **{**self._rows, **ids, **whose})
         run = Run.paid_by(problem, **self._paying)
         with run.reserved():
-            noise = run.curator(Curator, scaled=True).answer(AllNights(Factor(self._keep), self._nights))
+            noise, secret = run.curator(Curator, scaled=True).answer(AllNights(Factor(self._keep), self._nights))
         facts, public = problem.facts, run.report.public
         assert public is not None
         person = self._person or facts.person
         public = replace(public, n_people=None, person=person, nights=self._nights)
-        return Register(
+        register = Register(
             name=naming.get()(16),
             model=problem.model,
             bound=None if run.preprocessing is not None else facts.bound,
@@ -408,6 +423,7 @@ class Nights:
             report=replace(run.report, public=public),
             terms=self._terms,
         )
+        return register, secret
 
 
 def _in_words(term: Any) -> str:
@@ -426,11 +442,14 @@ def _read(description: bytes) -> Register:
     return found
 
 
-def _limbs(moments: Moments) -> NDArray[np.int64]:
-    """(2 size,), the exact sums: low limbs of the upper triangles, then high ones, or zeros."""
-    low, high = (None if limb is None else np.concatenate([*triangle_rows(limb)]) for limb in moments._sums.limbs())
-    assert low is not None
-    return np.concatenate([low, np.zeros_like(low) if high is None else high])
+@lru_cache(maxsize=4)
+def _upper(d: int) -> NDArray[np.bool_]:
+    return np.triu(np.ones((d, d), np.bool_))
+
+
+def _packed(second: NDArray[Any], sums: NDArray[Any], counts: NDArray[Any]) -> NDArray[Any]:
+    """Blocks of moments as one vector, of the upper triangle of the first."""
+    return np.concatenate([second[..., _upper(second.shape[-1])].ravel(), sums.ravel(), counts.ravel()])
 
 
 def _carry(low: NDArray[np.int64], high: NDArray[np.int64]) -> None:

@@ -32,7 +32,7 @@ def add(commands: Commands) -> None:
     terms = add.add_argument_group("terms", "of the first night; later nights may repeat them")
     terms.add_argument("--ranges", action="append", default=[], metavar="A=LOW:HIGH,...", help="public ranges")
     terms.add_argument("--missing", choices=("error", "center"), default="error", help="as of dpgep release")
-    terms.add_argument("--keep", type=positive, metavar="N", help="nights whose exact sums are kept (default: 365)")
+    terms.add_argument("--keep", type=positive, metavar="N", help="nights whose noise is combined (default: 365)")
     terms.add_argument("--nights", type=positive, metavar="K", help="nights that a person may come on (default: 1)")
     add_budget(add)
     add.add_argument("--threads", type=positive, metavar="N", help="most threads (default: all processors)")

@@ -35,6 +35,8 @@ KEPT = 365
 # would take 0.2 % from the worst noise of a year, and read twice as many sums each night.
 FACTOR_BITS = 6
 MOST_NIGHTS = 1 << 12
+# Noise is less than 2^46 steps of the grid, where that of a release may have 2^56: noise of sums so far is more.
+_SPARE_BITS = 10
 
 
 @dataclass(frozen=True)
@@ -119,16 +121,16 @@ class AllNights:
         if costs > self.factor.mu_of_a_night(mu, self.nights) or 2 * noise.off_diagonal**2 < noise.diagonal**2:
             raise ValueError("the noise of a night is less than what was paid for: the register is damaged, or forged")
 
-    def answer(self, problem: Any, mu: float, stream: core.NoiseStream, charge: Charge) -> IntegerNoise:
-        """Of a problem with sums of rows, of which none is read. ``charge`` records the cost of all nights."""
+    def answer(self, problem: Any, mu: float, stream: core.NoiseStream, charge: Charge) -> tuple[IntegerNoise, bytes]:
+        """The noise of every night, and a secret to draw it from; no row of the problem is read."""
         facts, weight_bits = replace(problem.facts, n=None), problem.weight_bits + FACTOR_BITS
         query, bits = f"moment matrices of all nights, a person on at most {self.nights}", default_bits(weight_bits)
         if math.isinf(mu):
             charge(LedgerEntry(query, mu, ()))
-            return IntegerNoise(bits, 0, 0, 0, 0, weight_bits)
+            return IntegerNoise(bits, 0, 0, 0, 0, weight_bits), stream.bytes(32)
         terms = self.factor.mu_of_a_night(mu, self.nights), problem.layout, facts.adjacency
-        finest, _ = integer_noise(*terms, None, weight_bits)
+        finest, _ = integer_noise(*terms, None, weight_bits + _SPARE_BITS)
         noise, deviations = integer_noise(*terms, min(finest.bits, bits), weight_bits)
         blocks = noise_blocks(noise, deviations, facts, problem.layout)
         charge(LedgerEntry(query, mu, blocks, noise.bits + weight_bits // 2))
-        return noise
+        return noise, stream.bytes(32)
