@@ -21,8 +21,10 @@ a known function of the steps, of lambda_k - mu, and of the variance of xi, whic
 last steps. Where the ascent has not arrived, the mean of R exceeds its own error, and shows (lambda_k - mu) t itself.
 Steps are functions of released answers.
 
-Which other eigenvalues there are is not known: they are taken to fall geometrically from the last component's, and to
-add up to the variance that is left, by the mean of all variances, which quotients of random directions show.
+A block that begins at random has a row more than there are components. It turns none of them, as rows are made
+orthogonal in their order, an answer costs the same for any number of rows, and its quotient tells the next eigenvalue.
+The others are taken to fall geometrically from there, and to add up to the variance that is left, by the mean of all
+variances, which quotients of random directions show.
 """
 
 from __future__ import annotations
@@ -55,8 +57,9 @@ Ascend = Callable[[Matrix, Matrix], tuple[Matrix, Matrix]]
 
 # This number of further eigenvalues stands for all the others.
 _NODES = 48
-# An ascent has not arrived if it is this many times as far off as noise explains; squared sines not worth a word.
-_BEYOND_NOISE, _UNSAID = 2.0, 1e-5
+# An ascent has not arrived if it is this many times as far off as noise explains; squared sines not worth a word; the
+# squared tangent that one random block in 16 exceeds, of an ascent that is known to have left where it began.
+_BEYOND_NOISE, _UNSAID, _FAR_OFF = 2.0, 1e-5, 100.0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -183,6 +186,7 @@ class Trace:
     residuals : (K,), squared norms of the mean residuals, without what their own error adds.
     scatter : (K,), squared norms of the residuals about their mean; 0 of a single step.
     entries : (K, K), variances of the entries of the mean quotient.
+    following : the quotient of the row after these, if there is one.
     """
 
     vectors: Matrix
@@ -191,21 +195,24 @@ class Trace:
     residuals: Matrix
     scatter: Matrix
     entries: Matrix
+    following: float | None
 
     @classmethod
-    def of(cls, ascend: Ascend, vectors: Matrix, steps: Matrix, n_scattered: int) -> Trace:
-        """Take the steps one by one; the last ``n_scattered`` show the residuals."""
-        k, m = len(vectors), len(steps)
-        quotients, total, squares = np.empty((m, k, k)), np.zeros_like(vectors), np.zeros((k, k))
+    def of(cls, ascend: Ascend, block: Matrix, k: int, steps: Matrix, n_scattered: int) -> Trace:
+        """Take the steps one by one; the last ``n_scattered`` show the residuals of the first k rows."""
+        m, n_rows = len(steps), len(block)
+        of_rows, total, squares = np.empty((m, n_rows, n_rows)), np.zeros_like(block[:k]), np.zeros((k, k))
+        quotients = of_rows[:, :k, :k]
         for row, step in enumerate(steps):
-            moved, quotients[row] = ascend(vectors, steps[row : row + 1])
+            vectors = block[:k]
+            block, of_rows[row] = ascend(block, steps[row : row + 1])
             if row >= m - n_scattered:
                 # moved = T (V + eta G): what is across V is eta (I + eta G V^T)^-1 of the residual
+                moved = block[:k]
                 across = np.linalg.pinv(moved @ vectors.T) @ moved - vectors
                 residual = (np.eye(k) + step * quotients[row]) @ across / step
                 total += residual
                 squares += residual @ residual.T
-            vectors = moved
         values, rotation = leading_first(quotients.mean(axis=0))
         mean, freedom = rotation.T @ (total / n_scattered), max(n_scattered - 1, 1)
         lengths = np.einsum("ij,ij->i", mean, mean)
@@ -214,7 +221,8 @@ class Trace:
         turned = rotation.T @ quotients @ rotation
         entries = turned.var(axis=0, ddof=1) / m if m > 1 else np.zeros((k, k))
         residuals = np.maximum(lengths - scatter / n_scattered, 0.0)
-        return cls(rotation.T @ vectors, rotation, values, residuals, scatter, entries)
+        following = float(of_rows[:, k, k].mean()) if n_rows > k else None
+        return cls(rotation.T @ block[:k], rotation, values, residuals, scatter, entries, following)
 
 
 @dataclass(frozen=True, eq=False)
@@ -242,7 +250,7 @@ class Ascent:
         if k == d:  # there is nothing across the span
             left, begun, far = np.zeros((3, k))
         else:
-            others, numbers = self._others(values[: max(found, 1)], d - k)
+            others, numbers = self._others(values[: max(found, 1)], d - k, trace.following if found == k else None)
             left, begun = self._tangents(values, trace.scatter, noise, others, numbers)
             far = trace.residuals / _gap(values, numbers @ others / (d - k)) ** 2
         outside = squared_sine(np.maximum(left, far))
@@ -253,16 +261,20 @@ class Ascent:
         errors, strays = np.ones(k), np.ones(k)
         errors[:found], strays[:found] = (1 - (1 - outside) * (1 - among))[:found], outside[:found]
         accuracy = Accuracy(errors, min(float(strays.sum()), float(min(k, d - k))), known.lost)
-        unsure = np.maximum(far, begun) > np.maximum(_BEYOND_NOISE * left, _UNSAID)
+        unsure = np.maximum(far, _FAR_OFF * begun) > np.maximum(_BEYOND_NOISE * left, _UNSAID)
         return accuracy, unsure & ~np.array(known.lost)
 
-    def _others(self, values: Matrix, n: int) -> tuple[Matrix, Matrix]:
-        """Other eigenvalues, n in all: some of them, and for how many each stands."""
+    def _others(self, values: Matrix, n: int, following: float | None) -> tuple[Matrix, Matrix]:
+        """Other eigenvalues, n in all: some of them, and for how many each stands; the first, if it is known."""
         last, known = max(float(values[-1]), 0.0), float(np.maximum(values, 0.0).sum())
         left = known if self.total is None else max(self.total - known, 0.0)
+        first = 0 if following is None else 1
+        if following is not None:
+            last = min(max(following, 0.0), last)
+            left = max(left - last, 0.0)
         ratio = left / (left + last) if left > 0 else 0.0
         places = np.unique(np.round(np.geomspace(1, n, _NODES)))
-        return last * ratio**places, np.diff(places, append=n + 1)
+        return last * ratio ** (places - first), np.diff(places, append=n + 1)
 
     def _tangents(
         self, values: Matrix, scatter: Matrix, noise: Matrix, others: Matrix, numbers: Matrix
@@ -307,7 +319,7 @@ def dp_spca(curator: Curator, n_components: int, options: StochasticOptions) -> 
         total = _total(quotients, curator, options)
     if tail < n_steps - 1:
         vectors, _ = answers.products.ascend(vectors, steps[1:-tail])
-    trace = Trace.of(answers.products.ascend, vectors, steps[-tail:], tail)
+    trace = Trace.of(answers.products.ascend, vectors, n_components, steps[-tail:], tail)
     level = answers.noise_level / math.sqrt(n_steps)
     lengths = np.ones(n_components)
     return _result(curator, Ascent(steps, total), trace, lengths, answers, (first, last), level)
@@ -333,12 +345,12 @@ def dp_vrpca(curator: Curator, n_components: int, options: ReducedOptions) -> Me
     def ascend(block: Matrix, step: Matrix) -> tuple[Matrix, Matrix]:
         return answers.products.ascend_reduced(block, anchor, gradient, step)
 
-    trace = Trace.of(ascend, vectors, steps[-1], math.ceil(n_inner / 2))
+    trace = Trace.of(ascend, vectors, n_components, steps[-1], math.ceil(n_inner / 2))
     deviation = answers.mechanism.noise_full * row_bound(curator.facts) ** 2 / n / math.sqrt(math.ceil(m / 2))
     # an entry of a GOE matrix beside the diagonal has half of the variance
     ascent = Ascent(steps.ravel(), _total(gradients[0] @ anchors[0].T, curator, options), deviation**2 / 2)
     level = deviation * math.sqrt(2 * curator.model.n_features)
-    lengths = np.sum((trace.vectors - trace.rotation.T @ anchor) ** 2, axis=1)
+    lengths = np.sum((trace.vectors - trace.rotation.T @ anchor[:n_components]) ** 2, axis=1)
     return _result(curator, ascent, trace, lengths, answers, (first, last), level)
 
 
@@ -370,6 +382,8 @@ def _default_steps(method: str, answers: NoisySamples, curator: Curator) -> tupl
 
 
 def _start(curator: Curator, k: int, options: StochasticOptions) -> Matrix:
+    """The rows at which an ascent begins: K that are given, or at random one more, where there is room."""
+    k = min(k + isinstance(options.init, str), curator.model.n_features)
     return np.ascontiguousarray(np.linalg.qr(first_block(curator, k, options.init).T)[0].T)
 
 
