@@ -97,7 +97,7 @@ def test_a_stated_error_is_near_the_true_one(method, epsilon, decay):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_the_next_eigenvalue_is_seen(method):
-    """It is near, and others are far: from the last component's and the sum alone, errors were stated 2 to 4 times less.
+    """It is near, and others are far: stated by the last component and the sum alone, errors were 2 to 4 times less.
 
     Sums over six runs, which stray by a third.
     """
