@@ -9,10 +9,10 @@ along w and at most s sqrt(1 - s^2) across. With s = sin(phi) that is a chord of
 origin, or less, and the ends of two are at most sin(phi + phi') apart: 2 tau sqrt(1 - tau^2), or 1 from tau =
 1/sqrt(2) on. Each of L steps costs mu/sqrt(L), `SHARE` of its square for counts.
 
-Printed: the text itself was not at hand. By its abstract, and a public summary, a filter of rows in each step, found by
-the sparse vector technique, that adapts to the coherence; Gaussian noise in each sum; (epsilon, delta)-DP if one row
-differs. Its constants, how many rows may be above tau, and whether a row stays out once it was left out, are not
-verified. Noisy counts replace the technique here: all levels are one answer.
+Printed (arXiv:2602.11454): the text itself could not be had. By its abstract, first page and a summary, a filter of
+rows in each step, found by the sparse vector technique, that adapts to the coherence; Gaussian noise in each sum;
+(epsilon, delta)-DP if one row differs. Its constants, how many rows may be above tau, and whether a row stays out once
+it was left out, are not verified. Noisy counts replace the technique here: all levels are one answer.
 
 The number of steps is here 6, as in `noisy_power.py`. The paper has one component. For more, here one after the other,
 each of projected rows, at mu/sqrt(K).

@@ -5,7 +5,8 @@ starts in what is left and returns to it after each noisy mean.
 
 Sound here: a part is asked as in `dp_pca.py`, at mu, and nobody is in two parts.
 
-Printed (from memory of the paper, not verified; no code of the authors was found): that "ModifiedDP-PCA" differs from
+Printed (arXiv:2508.10879; its abstract, first page and the sizes of an experiment could be read, which regimes.py has;
+the rest is from memory, not verified; no code of the authors was found): that "ModifiedDP-PCA" differs from
 DP-PCA in its gradients P x (x^T P w) and in a projection of w, with noise as in DP-PCA that adapts to the batch. What
 else differs in it could not be checked; with one component this is `dp_pca.py`. Its constants are used here.
 """

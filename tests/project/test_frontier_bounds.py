@@ -48,9 +48,9 @@ def test_a_release_has_its_first_order_error(bounds: Any, k: int) -> None:
 
 
 def test_a_release_is_no_worse_than_the_theorem_says(bounds: Any) -> None:
-    """In all 33 generated cells of the map with at most 250 columns, by means with a deviation of at most 3.2 %; what
-    is said is more than nothing in 28 of them, and then at most 8 times the truth. Wrong by chance: the cell where the
-    theorem is nearest, 1.07 times the truth, with a probability of 0.02, the others below 1e-8; noise is seeded.
+    """In all 33 generated cells of the map with at most 250 columns, by means with a deviation of at most 3.2 %. In 29
+    it is less than half of the largest error that there is, and at most 8 times the truth. Wrong by chance: where the
+    theorem is nearest, 1.07 times the truth, with a probability of 0.02, the others below 1e-6; noise is seeded.
     """
     import regimes
 
@@ -73,9 +73,9 @@ def test_a_release_is_no_worse_than_the_theorem_says(bounds: Any) -> None:
         at_most = bounds.release_at_most(values[::-1], k, mu, bound)
         print(f"{name}: {np.mean(errors):.3g} <= {at_most:.3g}, ratio {at_most / np.mean(errors):.2f}")
         assert np.mean(errors) <= at_most, name
-        if at_most < k:
+        if at_most < k / 2:
             said.append(at_most / np.mean(errors))
-    assert (len(cells), len(said)) == (33, 28)
+    assert (len(cells), len(said)) == (33, 29)
     assert max(said) < 8
 
 
