@@ -76,6 +76,7 @@ def test_answers_are_those_of_python(ask: Run, release: dpgep.Release) -> None:
         ),
         ("means_by", "age + weight ~ sex"): release.means_by("sex", ["age", "weight"]),
         ("means_by", ". ~ sex"): release.means_by("sex"),
+        ("redundancy", "age + weight ~ height"): release.redundancy(["age", "weight"], ["height"]),
         ("cca", "age ~ weight | height"): release.cca(["age"], ["weight"], given=["height"]),
         ("crosstab", "sex"): release.crosstab("sex"),
         ("describe",): release.describe(),

@@ -328,3 +328,41 @@ def test_slopes_of_a_column_of_zeros_and_ones_are_near_those_of_a_logistic_regre
     np.testing.assert_allclose(found.coefficients, logit.get_margeff().margeff, rtol=0.1)
     share = y.mean()
     np.testing.assert_allclose(found.coefficients / (share * (1 - share)), logit.params[1:], rtol=0.2)
+
+
+@tables
+@pytest.mark.parametrize("standardize", [False, True])
+def test_redundancy_analysis_is_that_of_fitted_values(table: str, standardize: bool) -> None:
+    """As vegan's and scikit-bio's `rda` define it: components of least-squares predictions."""
+    data = TABLES[table]
+    y, x = data[:, :3], data[:, 3:]
+    found = released(data).redundancy([0, 1, 2], [3, 4, 5], standardize=standardize)
+    fitted = LinearRegression().fit(x, y / y.std(axis=0) if standardize else y).predict(x)
+    wanted = PCA().fit(fitted)
+    size = (len(y) - 1) / len(y)
+    np.testing.assert_allclose(found.eigenvalues, size * wanted.explained_variance_, rtol=1e-8, atol=1e-10)
+    whole = (y / y.std(axis=0) if standardize else y).var(axis=0).sum()
+    assert found.explained == pytest.approx(found.eigenvalues.sum() / whole, rel=1e-8)
+    scores = (x - x.mean(axis=0)) @ found.predictor_weights.T
+    np.testing.assert_allclose(np.abs(scores[:, 0]), np.abs(wanted.transform(fitted)[:, 0]), atol=1e-6 * scores.std())
+
+
+def test_redundancy_with_noise_and_categories() -> None:
+    rng = np.random.default_rng(5)
+    cause = rng.standard_normal(20_000)
+    people = pd.DataFrame({"a": cause + rng.standard_normal(20_000), "b": rng.standard_normal(20_000)})
+    people["place"] = pd.Categorical.from_codes(np.digitize(cause, [-1, 1]), list("xyz"))
+    exact, noisy = (released(people, seed=1, **terms) for terms in ({"epsilon": math.inf}, {"epsilon": 1.0}))
+    truth, found = (each.redundancy(["a", "b"], ["place"]) for each in (exact, noisy))
+    assert truth.predictors == ("place=y", "place=z")
+    means = people.groupby("place", observed=True)[["a", "b"]].transform("mean").var(ddof=0)
+    assert truth.eigenvalues.sum() == pytest.approx(means.sum(), rel=1e-8)
+    low, high = found.intervals().eigenvalues[0]
+    assert low < truth.eigenvalues[0] < high < 2 * truth.eigenvalues[0]
+    assert "explained" in repr(found)
+    assert "in groups" not in repr(found)
+    assert found.to_frame().shape == (2, 2)
+    with pytest.raises(ValueError, match="in y and x"):
+        exact.redundancy(["a"], ["a", "b"])
+    with pytest.raises(ValueError, match="n_components"):
+        exact.redundancy(["a", "b"], ["place=x"], n_components=2)

@@ -288,6 +288,7 @@ def _asked(groups: dict[str, Any], people: People, terms: Terms) -> Any:
             lambda asked: asked.regression_path("a", on=["b", "joined"]),
             lambda asked: asked.instrumental("a", on=["b"], instruments=["joined"]),
             lambda asked: asked.mca(["region"]),
+            lambda asked: asked.redundancy(["a", "b"], ["region", "joined"]).intervals(),
             lambda asked: asked.famd(),
             lambda asked: asked.sample(5, seed=1),
         ]

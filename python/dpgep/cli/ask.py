@@ -39,6 +39,7 @@ _FORMULAS = {
     "instrumental": ("y", "on*", "instruments*"),
     "cca": ("x*", "y*", "given*"),
     "pls": ("x*", "y*"),
+    "redundancy": ("y*", "x*"),
     "means_by": ("columns*", "category"),
 }
 # Formulas whose part after "|" may be left out.

@@ -30,7 +30,7 @@ from dpgep._show import aligned
 from dpgep.errors import AccuracyWarning, warn
 from dpgep.methods.eigen import on_one_thread
 from dpgep.models.model import Matrix
-from dpgep.models.moments import MomentNoise, ReleasedMoments, effective_counts, goe
+from dpgep.models.moments import MomentNoise, ReleasedMoments, effective_counts, goe, in_one_group, of_groups
 from dpgep.models.null import edge, spectrum_before_noise
 from dpgep.models.plausible import bartlett, root_of
 from dpgep.reports.report import PrivacyReport
@@ -122,7 +122,7 @@ class Groups:
 
 
 @dataclass(frozen=True, eq=False)
-class _Question:
+class Question:
     """A and B of groups: ``norm`` is B (None: I), ``matrix`` A of groups in coordinates in which B = I.
 
     ``null``: the part of B that covariances are where groups do not differ; ``largest``: the largest eigenvalue.
@@ -159,10 +159,10 @@ def _directional(groups: Groups) -> Matrix:
     return np.asarray(2 * (squares + between @ between + np.trace(between) * between - unit))
 
 
-_PATTERNS = _Question(lambda groups: groups.covariances.sum(axis=0), lambda groups: groups.covariances[0], 0.5, 1.0)
+_PATTERNS = Question(lambda groups: groups.covariances.sum(axis=0), lambda groups: groups.covariances[0], 0.5, 1.0)
 _SUBSPACES = {
-    "save": _Question(lambda groups: groups.total, _save, 1.0),
-    "directional regression": _Question(lambda groups: groups.total, _directional, 1.0),
+    "save": Question(lambda groups: groups.total, _save, 1.0),
+    "directional regression": Question(lambda groups: groups.total, _directional, 1.0),
 }
 
 
@@ -173,7 +173,7 @@ class GroupDirections:
     Attributes
     ----------
     title : what they are.
-    groups : (G,), as text.
+    groups : (G,), as text; none where everybody is asked about.
     names : (d,), of the columns.
     components : (K, d), in the units of the columns: scores have variance 1 in B, or, where B = I, components norm 1.
     relative_components : (K, d), the same of columns in the scales of the release, or in their deviations.
@@ -190,7 +190,7 @@ class GroupDirections:
     eigenvalues: Matrix
     n_people: float
     privacy: PrivacyReport
-    _question: _Question
+    _question: Question
     _groups: Groups
     _clipped: Groups
     _released: ReleasedMoments
@@ -255,7 +255,8 @@ class GroupDirections:
             order = np.argsort(-np.abs(weights), kind="stable")[:_WEIGHTS]
             rows.append([str(k), f"{value:.4g}", ", ".join(f"{weights[j]:+.2g} {self.names[j]}" for j in order)])
         lines = [
-            f"{self.title} of {len(self.names)} columns, {self.n_people:.0f} people in groups {listed(self.groups)}",
+            f"{self.title} of {len(self.names)} columns, {self.n_people:.0f} people"
+            + (f" in groups {listed(self.groups)}" if self.groups else ""),
             f"  privacy  {self.privacy}",
             *self._remarks(),
             *aligned(rows[: _SHOWN + 1]),
@@ -298,7 +299,7 @@ def common_spatial_patterns(
     An eigenvalue is the part of the target: near 1 only it varies, near 0 only the background. Default: all directions.
     """
     title, features = "Common spatial patterns", release._numbers(columns)
-    return _answer(release, title, features, (target, background), _PATTERNS, n_components)
+    return answer(release, title, features, (target, background), _PATTERNS, n_components)
 
 
 @on_one_thread_of_blas
@@ -316,7 +317,7 @@ def central_subspace(
     """
     require_one_of("by", by, tuple(_SUBSPACES))
     title, features = f"Central subspace by {by}", release._numbers(columns)
-    return _answer(release, title, features, release._group_labels, _SUBSPACES[by], n_components)
+    return answer(release, title, features, release._group_labels, _SUBSPACES[by], n_components)
 
 
 @on_one_thread_of_blas
@@ -354,8 +355,8 @@ def fair_pca(
     inside = of_all.along(np.diag(units(of_all)))
     equal = np.full(len(labels), 1 / len(labels))
     weights = equal if by == "sum" else _fair_weights(inside.covariances, k)
-    question = _Question(None, lambda groups: groups.along(np.diag(units(groups))).mixed(weights), 0.0)
-    found = _answer(release, "Fair principal components", features, labels, question, k, to_columns)
+    question = Question(None, lambda groups: groups.along(np.diag(units(groups))).mixed(weights), 0.0)
+    found = answer(release, "Fair principal components", features, labels, question, k, to_columns)
     of_shares = scipy.linalg.eigh(inside.mixed(inside.shares))[1][:, ::-1]
     return FairComponents(
         **{each.name: getattr(found, each.name) for each in fields(found)},
@@ -365,17 +366,28 @@ def fair_pca(
     )
 
 
-def _answer(
+def answer(
     release: ReleasedColumns,
     title: str,
     features: NDArray[np.intp],
     labels: Sequence[Hashable],
-    question: _Question,
+    question: Question,
     n_components: int | None,
     to_columns: Matrix | None = None,
+    *,
+    everybody: bool = False,
 ) -> GroupDirections:
-    """The leading solutions; ``to_columns`` (d,) takes them to the units of the columns, by default from the scales."""
-    noisy, mapped = release._groups_alone(labels, features)
+    """The leading solutions; ``to_columns`` (d,) takes them to the units of the columns, by default from the scales.
+
+    Of groups, or of ``everybody`` as a single one. Columns of which clipping may have taken much are warned of.
+    """
+    noisy, mapped = release._judged(features)
+    if everybody:
+        clipped = in_one_group(release._noisy).restricted(features)
+        noisy, clipped = (of_groups([each], each) for each in (noisy, clipped))
+    else:
+        noisy, mapped = release._groups_alone(labels, features)
+        clipped = release._groups_alone(labels, features, restored=False)[0]
     groups = Groups.of(noisy)
     if question.norm is not None and groups.drowned:
         message = (
@@ -400,7 +412,7 @@ def _answer(
         privacy=release.report,
         _question=question,
         _groups=groups,
-        _clipped=Groups.of(release._groups_alone(labels, features, restored=False)[0]),
+        _clipped=Groups.of(clipped),
         _released=noisy,
     )
 

@@ -48,6 +48,7 @@ from dpgep.results import (
     partial,
     paths,
     quadratic,
+    redundancy_analysis,
     two_stage,
 )
 from dpgep.results.classifier import LinearClassifier, classifier
@@ -189,6 +190,7 @@ class Release(ReleasedColumns):
     common_spatial_patterns = group_directions.common_spatial_patterns
     central_subspace = group_directions.central_subspace
     fair_pca = group_directions.fair_pca
+    redundancy = redundancy_analysis.redundancy
     quadratic_classifier = quadratic.quadratic_classifier
     to_html = page.to_html
 
@@ -459,7 +461,14 @@ class Release(ReleasedColumns):
         grouped: dict[Any, list[str]] = {Classes: ["fda", "classifier", "manova"], Slices: ["sir", "manova"]}
         of_all = ["pca", "cca", "pls", "mean", "covariance", "correlation", "describe", "graph", "sample"]
         if self._noisy.mark is None:
-            of_all[-1:-1] = ["partial_correlation", "factors", "regression", "regression_path", "instrumental"]
+            of_all[-1:-1] = [
+                "partial_correlation",
+                "factors",
+                "redundancy",
+                "regression",
+                "regression_path",
+                "instrumental",
+            ]
             of_all[-1:-1] = ["crosstab", "means_by", "famd"] * bool(self._categories)
             of_all[-1:-1] = ["mca"] * (len(self._categories) > 1)
         by_group = ["of_group", "contrastive_pca", "common_spatial_patterns", "central_subspace", "fair_pca"]
