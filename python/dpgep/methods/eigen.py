@@ -411,8 +411,9 @@ def _edge(noisy: NoisyPencil, system: Eigensystem, log_searched: float, *, peopl
     """Mean of the leading eigenvalue of noise alone, rooted by its order, and how far it strays at FALSE_ALARM."""
     leading = _drawn_edges(noisy, system, people=people)
     rooted, n_draws = np.maximum(leading, 0.0) ** (1 / noisy.model.traits.noise_order), len(leading)
-    spread = float(rooted.std(ddof=1)) * math.sqrt(1 + 1 / n_draws)
-    return float(rooted.mean()), _reach(n_draws, log_searched, len(system.values)) * spread
+    mean = float(rooted.mean())
+    spread = math.sqrt(float(np.square(rooted - mean).sum()) / (n_draws - 1)) * math.sqrt(1 + 1 / n_draws)
+    return mean, _reach(n_draws, log_searched, len(system.values)) * spread
 
 
 @lru_cache(maxsize=64)

@@ -404,7 +404,7 @@ class _Estimator:
             end = longest if shows_cut else mapped.largest * math.sqrt(self._d)
             first, last = (math.floor(NORM_STEPS * math.log2(e)) for e in (_LEAST_NORM * math.sqrt(self._d), end))
         far = 1 + last + NORM_STEPS * np.array(_FAR_OCTAVES if shows_cut else [], dtype=np.intp)
-        counted = replace(mapped, largest=self._as_is.largest) if shows_cut else mapped
+        counted = mapped.uncut() if shows_cut else mapped
         starts = np.append(np.arange(first, last + 1), far)
         histogram = self._stages.norms(counted, starts, self._part(self._shares.bound))
         counts = histogram.values

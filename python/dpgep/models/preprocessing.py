@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
@@ -215,6 +216,12 @@ class Preprocessing(Shown):
             for _ in range(2):  # where rounding lifts the longest column over a power of two, the grid is coarser
                 longest = float(np.linalg.norm(self.linear, axis=0).max())
                 object.__setattr__(self, "linear", _on_grid(self.linear, _bits_for(longest)))
+
+    def uncut(self) -> Preprocessing:
+        """The same without a limit to entries."""
+        found = copy(self)
+        object.__setattr__(found, "largest", _LARGEST)
+        return found
 
     @property
     def mixes_columns(self) -> bool:

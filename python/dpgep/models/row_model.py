@@ -372,9 +372,10 @@ class MomentsPencil(NoisyPencil):
             of_sums, of_counts, of_second = normals(generator, n, *shapes)
             groups = groups_alone(released, of_sums, of_counts)
             pencil = pencil_of(self.model, groups if drawn is None else drawn.moved(groups, generator))
-            second = np.zeros((n, d, d))
+            second = goe_of(of_second, released.noise.second) if moment else np.zeros((n, d, d))
             if moment:
-                second = goe_of(of_second, released.noise.second) * np.sqrt(released.profile) + mean.T @ mean
+                second *= np.sqrt(released.profile)
+                second += mean.T @ mean
             alone = pencil.matrices(second)[0]
             if standard is not None:  # with the diagonal released: 1, whatever the noise
                 diagonals = np.einsum("...ii->...i", correlations(alone, standard))
