@@ -7,6 +7,7 @@
 
 #include "dpgep/row_map.hpp"
 #include "lanes.hpp"
+#include "prefetch.hpp"
 
 namespace dpgep {
 
@@ -127,7 +128,10 @@ class MappedRows {
   bool read(const ConstRows<Scalar>& rows, Index n, const Number& number) {
     bool accepted = true;
     for (Index k = 0; k < n; ++k) {
-      accepted = mapper_(&rows.coeffRef(number(k), 0), &rows_(k, 0)) && accepted;
+      const Index i = number(k);
+      // by then nothing else is read from memory: what comes next, meanwhile
+      if (i + height_ < rows.rows()) expect_row(&rows.coeffRef(i + height_, 0));
+      accepted = mapper_(&rows.coeffRef(i, 0), &rows_(k, 0)) && accepted;
     }
     return accepted;
   }
@@ -136,6 +140,12 @@ class MappedRows {
 
  private:
   static constexpr Index entries = 1 << 11;
+
+  template <class Scalar>
+  void expect_row(const Scalar* row) const {
+    constexpr Index line = 64 / sizeof(Scalar);
+    for (Index j = 0; j < mapper_.width(); j += line) expect_to_read(row + j);
+  }
 
   const RowMapper& mapper_;
   Index height_;

@@ -404,10 +404,11 @@ bool count_magnitudes(const ConstRows<Scalar>& rows, const ConstIntegers& column
                          const std::int16_t* weight, std::int64_t* own) {
     const std::int64_t before = unclear(own, n);
     const double* values = entries.first;
+    const Index next = 2 * n_bins;  // known to be no count, so that it stays in a register
     for (Index i = 0; i < n_rows; ++i, values += entries.stride) {
       const std::int64_t once = weight == nullptr ? 1 : weight[i];
       std::int64_t* of_column = own;
-      for (Index c = 0; c < n; ++c, of_column += 2 * n_bins) {
+      for (Index c = 0; c < n; ++c, of_column += next) {
         std::uint64_t bits;
         std::memcpy(&bits, values + c, sizeof bits);
         of_column[table[bits >> 52]] += once;
@@ -448,13 +449,13 @@ bool count_places(const ConstRows<Scalar>& rows, const ConstIntegers& columns, b
                              std::int64_t* own) {
     std::int32_t places[tile + n_at_once];
     Register sum = {};
-    for (Index c = 0; c < n; c += n_at_once) {
-      Register x;
+    const double* const middles = m.data() + left;
+    const double* const halves = h.data() + left;
+    const auto place_of = [&](Register x, Index c) {
       Register location;
       Register scale;
-      load_some(values + c, std::min(n_at_once, n - c), x);
-      load(m.data() + left + c, location);
-      load(h.data() + left + c, scale);
+      load(middles + c, location);
+      load(halves + c, scale);
       Register place = (x - location) / scale;
       clamp_to(-one, one, place);
       place = (place + 1.0) * bins_per_unit;
@@ -462,9 +463,24 @@ bool count_places(const ConstRows<Scalar>& rows, const ConstIntegers& columns, b
       store_truncated(place, places + c);
       if (missing) x = x == x ? x : Register{};
       sum += x - x;
+    };
+    const Index n_whole = n - n % n_at_once;
+    Register x;
+    for (Index c = 0; c < n_whole; c += n_at_once) {
+      load(values + c, x);
+      place_of(x, c);
     }
-    for (Index c = 0; c < n; ++c, own += n_bins) {
-      own[places[c]] += !missing || values[c] == values[c] ? weight : 0;
+    if (n > n_whole) {
+      load_some(values + n_whole, n - n_whole, x);
+      place_of(x, n_whole);
+    }
+    const Index next = n_bins;  // known to be no count, so that it stays in a register
+    if (missing) {
+      for (Index c = 0; c < n; ++c, own += next) {
+        own[places[c]] += values[c] == values[c] ? weight : 0;
+      }
+    } else {
+      for (Index c = 0; c < n; ++c, own += next) own[places[c]] += weight;
     }
     return total(sum) == 0.0;
   };

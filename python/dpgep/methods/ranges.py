@@ -130,7 +130,7 @@ class ColumnRanges:
         return Interval((self.low / 2 + self.high / 2)[columns], half[columns])
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class _Signs:
     """What a histogram over zero and signed octaves shows of a column: ``zeros``, octaves of both signs, all people.
 
