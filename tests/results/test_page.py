@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import special
 
 import dpgep
 from dpgep.cli import main
@@ -120,6 +121,11 @@ def _same(shown: Any, expected: Any) -> None:
     )
 
 
+def _same_tail(shown: Any, expected: Any) -> None:
+    """Probabilities, however small."""
+    np.testing.assert_allclose(np.asarray(shown, dtype=float), expected, rtol=1e-9, atol=1e-300)
+
+
 def _parts(cells: list[list[dict[str, Any]]], *expected: Any) -> None:
     for name, part in zip(("value", "low", "high"), expected, strict=True):
         _same([[cell[name] for cell in row] for row in cells], part)
@@ -132,6 +138,12 @@ def test_correlations_and_descriptions_are_those_of_python(found: Page) -> None:
         _same(found.ask(f"data.correlation.{name}"), getattr(correlation, name))
     for name in ("mean", "mean_low", "mean_high", "deviation", "deviation_low", "deviation_high"):
         _same(found.ask(f"data.described.{name}"), getattr(described, name))
+    for name in ("quartiles", "quartile_low", "quartile_high"):
+        for row, expected in zip(found.ask(f"data.described.{name}"), getattr(described, name), strict=True):
+            assert (row is None) == (not np.isfinite(expected).all())
+            if row is not None:
+                _same(row, expected)
+    assert bool(found.ask("data.unseen")) == bool(described.unseen and described.unseen[1])
 
 
 @pytest.mark.parametrize("standardize", [False, True])
@@ -188,9 +200,10 @@ def test_groups_and_counts_are_those_of_python(found: Page) -> None:
     for a, category in enumerate(categories):
         columns = [j for j in range(found.d) if j not in category["places"]]
         means = found.release.means_by(category["name"])
-        _parts(
-            found.ask(f"dpgep.meansBy(data, data.categories[{a}], {columns})"), means.means.T, means.low.T, means.high.T
-        )
+        shown = found.ask(f"dpgep.meansBy(data, data.categories[{a}], {columns})")
+        _parts([each["cells"] for each in shown], means.means.T, means.low.T, means.high.T)
+        _same([each["f"] for each in shown], means.f)
+        _same_tail([each["p"] for each in shown], means.p_values)
         counts = found.release.crosstab(category["name"])
         _parts(
             found.ask(f"dpgep.crosstab(data, data.categories[{a}])"),
@@ -201,6 +214,18 @@ def test_groups_and_counts_are_those_of_python(found: Page) -> None:
         _parts(
             found.ask("dpgep.crosstab(data, data.categories[0], data.categories[1])"), both.counts, both.low, both.high
         )
+        shown = found.ask("dpgep.dependence(data, data.categories[0], data.categories[1])")
+        _same([shown["chiSquare"], shown["v"]], [both.chi_square, both.cramers_v])
+        assert shown["degrees"] == both.degrees
+        _same_tail([shown["pValue"]], [both.p_value])
+
+
+def test_tails_of_tests_are_scipy_s(found: Page) -> None:
+    for degrees, x in ((1, 0.0), (1, 3.2), (2, 50.0), (7, 2.0), (40, 39.0), (3, 900.0)):
+        _same_tail(found.ask(f"dpgep.chiSquareTail({degrees}, {x})"), special.chdtrc(degrees, x))
+    for first, second, x in ((1, 9.0, 0.0), (1, 5990.0, 4.0), (3, 99_996.0, 1.1), (4, 20.0, 0.2), (9, 1e6, 12.0)):
+        log_beta = special.betaln(second / 2, first / 2)
+        _same_tail(found.ask(f"dpgep.fTail({first}, {second}, {log_beta}, {x})"), special.fdtrc(first, second, x))
 
 
 def test_the_page_is_one_file_that_reads_nothing_else(found: Page) -> None:

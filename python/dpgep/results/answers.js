@@ -376,6 +376,73 @@ const dpgep = (() => {
     return [moved.map((value) => Math.max(-value, 0)), moved.map((value) => Math.max(value, 0))];
   }
 
+  // ---- Tests
+
+  /** log Gamma(a), a > 0: Lanczos' series of nine terms. */
+  function logGamma(a) {
+    if (a < 0.5) return Math.log(Math.PI / Math.sin(Math.PI * a)) - logGamma(1 - a);
+    const terms = [676.5203681218851, -1259.1392167224028, 771.32342877765313, -176.61502916214059, 12.507343278686905,
+      -0.13857109526572012, 9.9843695780195716e-6, 1.5056327351493116e-7];
+    const series = sum(terms.map((term, i) => term / (a + i))), t = a + 6.5;
+    return Math.log(Math.sqrt(2 * Math.PI) * (0.99999999999980993 + series)) + (a - 0.5) * Math.log(t) - t;
+  }
+
+  /** b0 + a1/(b1 + a2/(b2 + ...)) for parts(i) = [a_i, b_i] (Lentz). */
+  function fraction(first, parts) {
+    const kept = (value) => (Math.abs(value) < 1e-300 ? 1e-300 : value);
+    let f = kept(first), c = f, d = 0;
+    for (let i = 1; i < 1e5; i++) {
+      const [a, b] = parts(i);
+      d = 1 / kept(b + a * d);
+      c = kept(b + a / c);
+      f *= c * d;
+      if (Math.abs(c * d - 1) < 1e-16) break;
+    }
+    return f;
+  }
+
+  /** The probability that chi-square of so many degrees of freedom exceeds x. */
+  function chiSquareTail(degrees, x) {
+    const a = degrees / 2, z = x / 2;
+    if (!(z > 0)) return 1;
+    const scale = Math.exp(a * Math.log(z) - z - logGamma(a));
+    if (z > a + 1) return scale / fraction(z + 1 - a, (i) => [i * (a - i), z + 2 * i + 1 - a]);
+    let term = 1 / a, total = term;
+    for (let k = 1; term > 1e-17 * total; k++) total += term *= z / (a + k);
+    return 1 - scale * total;
+  }
+
+  /** The probability that F of these degrees of freedom exceeds x; logBeta: log B(second/2, first/2). */
+  function fTail(first, second, logBeta, x) {
+    if (!Number.isFinite(x)) return x > 0 ? 0 : NaN;
+    if (!(x > 0)) return 1;
+    const ratio = first * x / second, [a, b] = [second / 2, first / 2];
+    const scale = Math.exp(-a * Math.log1p(ratio) + b * (Math.log(ratio) - Math.log1p(ratio)) - logBeta);
+    const part = (p, q, y) => scale / p / fraction(1, (i) => {
+      const k = i >> 1;
+      return [(i % 2 ? -(p + k) * (p + q + k) / ((p + 2 * k) * (p + 2 * k + 1)) : k * (q - k) / ((p + 2 * k - 1) * (p + 2 * k))) * y, 1];
+    });
+    const y = 1 / (1 + ratio);
+    return y < (a + 1) / (a + b + 2) ? part(a, b, y) : 1 - part(b, a, ratio / (1 + ratio));
+  }
+
+  /** What clipping may have done, granted to the hypothesis that a value is 0. */
+  const granted = (value, below, above) => Math.max(value - below, 0) + Math.min(value + above, 0);
+
+  /** Chi-square of two categories, corrected for the noise, its degrees of freedom, p-value, and Cramer's V. */
+  function dependence(data, a, b) {
+    const { noise, n } = data, [rows, columns] = [shares(data, a), shares(data, b)], [values, below, above] = joint(data, a, b);
+    const root = values.map((row, k) => row.map((_, l) => Math.sqrt(rows.divisors[k] * columns.divisors[l])));
+    const scaled = values.map((row, k) => row.map((value, l) => granted(value, below[k][l], above[k][l]) / root[k][l]));
+    const along = product(product(transposed(a.axes), scaled), b.axes);
+    const noises = a.along.map((own) => b.along.map((theirs) => noise.second ** 2 / 2 * own * theirs));
+    const chiSquare = sum(along.map((row, i) => sum(row.map((value, j) => n * value ** 2 / (1 + n * noises[i][j])))));
+    const degrees = a.along.length * b.along.length;
+    const phi = sum(values.map((row, k) => sum(row.map((value, l) => (value / root[k][l]) ** 2)))) - sum(noises.map(sum));
+    const v = Math.sqrt(Math.max(phi, 0) / Math.max(Math.min(a.along.length, b.along.length), 1));
+    return { chiSquare, degrees, pValue: degrees ? chiSquareTail(degrees, chiSquare) : 1, v: Math.min(v, 1) };
+  }
+
   /** Counts of people by one category, or by two, with intervals; of one, the second has the one label "people". */
   function crosstab(data, a, b = null) {
     const { noise, n, normal } = data, first = shares(data, a), ofFirst = reachOfShares(data, a);
@@ -402,7 +469,7 @@ const dpgep = (() => {
     }));
   }
 
-  /** Means of columns in the groups of a category, with intervals: a row for each column. */
+  /** For each column, its means in the groups of a category, with intervals; F that all are the same, and its p-value. */
   function meansBy(data, category, columns) {
     const { noise, n } = data, groups = shares(data, category), ofShares = reachOfShares(data, category);
     return columns.map((j) => {
@@ -410,15 +477,21 @@ const dpgep = (() => {
       const [values, below, above] = joint(data, number, category).map((rows) => rows[0]);
       const variance = Math.max(data.second[j][j] - data.mean[j] ** 2, noise.second) * square;
       const ownNoise = square * (noise.second ** 2 / 2 + noise.sums ** 2 * data.mean[j] ** 2);
-      const between = clipped(sum(values.map((value, k) => value ** 2 / groups.divisors[k])) - ownNoise * category.noise, 0, variance);
+      const between = clipped(sum(values.map((value, k) => value ** 2 / groups.divisors[k])) - ownNoise * sum(category.along), 0, variance);
       const within = (variance - between) * n / category.freedom;
       const moved = data.scale[j] * (data.means.bought[j] - data.mean[j]);
       const [less, more] = [data.means.below, data.means.above].map((tails) => data.scale[j] * tails[j]);
-      return values.map((value, k) => {
+      const away = values.map((value, k) => granted(value, below[k], above[k]) / Math.sqrt(groups.divisors[k]));
+      const ratios = transposed(category.axes).map((axis, i) => {
+        const expected = within + n * ownNoise * category.along[i];
+        return expected > 0 ? n * dot(axis, away) ** 2 / expected : Infinity;
+      });
+      const f = sum(ratios) / ratios.length, p = fTail(ratios.length, category.freedom, category.log_beta, f);
+      const cells = values.map((value, k) => {
         const share = groups.divisors[k], effect = value / share, mean = centre + effect;
-        const away = data.location[j] - mean, offset = category.offsets[k], f = groups.squares[k];
-        const ofNoise = noise.second ** 2 / 2 * square * f + noise.counts ** 2 * away ** 2 * offset ** 2
-          + noise.sums ** 2 * (away ** 2 * f + square * offset ** 2);
+        const moves = data.location[j] - mean, offset = category.offsets[k], form = groups.squares[k];
+        const ofNoise = noise.second ** 2 / 2 * square * form + noise.counts ** 2 * moves ** 2 * offset ** 2
+          + noise.sums ** 2 * (moves ** 2 * form + square * offset ** 2);
         const half = category.student * Math.sqrt(ofNoise / share ** 2 + within / (n * share));
         const reach = Math.abs(effect) * Math.max(ofShares[0][k], ofShares[1][k]);
         const unknown = noise.sums > 0 && groups.shares[k] < SHOWN * category.least ? Infinity : 0;
@@ -428,8 +501,9 @@ const dpgep = (() => {
           high: mean + Math.hypot(half, (above[k] + reach) / share) + Math.hypot(Math.max(moved, 0), more) + unknown,
         };
       });
+      return { cells, f, p };
     });
   }
 
-  return { read, eigen, components, regression, crosstab, meansBy };
+  return { read, eigen, components, regression, crosstab, dependence, meansBy, chiSquareTail, fTail };
 })();

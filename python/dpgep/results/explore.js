@@ -69,7 +69,11 @@
       estimate({ value: of.mean[j], low: of.mean_low[j], high: of.mean_high[j] }),
       estimate({ value: of.deviation[j], low: of.deviation_low[j], high: of.deviation_high[j] })]);
     const note = data.missing ? "; missing values count as their column’s location, which makes deviations smaller" : "";
-    show("described-table", table(`Means and deviations, with intervals at ${level}${note}`, ["Column", "Mean", "Deviation"], rows));
+    const known = chosen.some((j) => of.quartiles[j]), heading = ["Column", "Mean", "Deviation", ...(known ? ["25 %", "50 %", "75 %"] : [])];
+    if (known) chosen.forEach((j, row) => rows[row].push(...[0, 1, 2].map((i) => (of.quartiles[j]
+      ? estimate({ value: of.quartiles[j][i], low: of.quartile_low[j][i], high: of.quartile_high[j][i] }) : ""))));
+    show("described-table", table(`Means and deviations, with intervals at ${level}${note}`, heading, rows));
+    if (data.unseen) at("described-table").append(element("p", { class: "warn" }, `${data.unseen}.`));
   }
 
   const correlationOf = (i, j) => ({ value: data.correlation.values[i][j], low: data.correlation.low[i][j], high: data.correlation.high[i][j] });
@@ -211,9 +215,10 @@
     const category = data.categories[+at("groups").value], columns = chosen.filter((j) => !category.places.includes(j));
     const counts = dpgep.crosstab(data, category).map(([cell]) => cell);
     const means = dpgep.meansBy(data, category, columns);
-    const rows = [["people", ...counts.map((cell) => estimate(cell, counted))], ...columns.map((j, i) => [names[j], ...means[i].map((cell) => estimate(cell))])];
+    const rows = [["people", ...counts.map((cell) => estimate(cell, counted)), "", ""],
+      ...columns.map((j, i) => [names[j], ...means[i].cells.map((cell) => estimate(cell)), number(means[i].f), number(means[i].p)])];
     const note = data.missing ? ". Missing values count as their column’s location, which draws means of groups together" : "";
-    show("means-table", table(`Means by ${category.name}, with intervals at ${level}${note}`, ["Column", ...category.labels], rows));
+    show("means-table", table(`Means by ${category.name}, with intervals at ${level}${note}`, ["Column", ...category.labels, "F", "p"], rows));
   }
 
   function count() {
@@ -223,6 +228,9 @@
     const rows = a.labels.map((label, k) => [label, ...cells[k].map((cell) => estimate(cell, counted))]);
     const title = b ? `People by ${a.name} and ${b.name}` : `People by ${a.name}`;
     show("counts", table(`${title}, with intervals at ${level}`, [a.name, ...(b ? b.labels : ["people"])], rows));
+    if (!b) return;
+    const { chiSquare, degrees, pValue, v } = dpgep.dependence(data, a, b);
+    at("counts").append(element("p", { id: "dependence" }, `Independence: chi-square ${digits(chiSquare)}, ${degrees} degrees of freedom, p = ${digits(pValue)}; Cramér’s V ${digits(v)}.`));
   }
 
   function promise() {
@@ -257,16 +265,29 @@
     return (id !== "means" && id !== "crosstab") || data.categories.length > 0;
   }
 
+  const waiting = new Set(), near = new Set();
+
+  /** Answer in a panel that waits: one that is looked at, or else the next one. */
+  function answerNext() {
+    const id = [...waiting].find((each) => near.has(each)) || [...waiting][0];
+    if (id && waiting.delete(id)) panels[id]();
+    if (!waiting.size) document.documentElement.dataset.answered = chosen.length;
+  }
+
+  /** Panels that are looked at are answered first, the others when the browser has nothing else to do. */
+  function answerSoon() {
+    if (!waiting.size) return;
+    const soon = [...waiting].some((each) => near.has(each)) ? setTimeout : window.requestIdleCallback || setTimeout;
+    soon(() => { answerNext(); answerSoon(); });
+  }
+
   /** Answer all about these columns, panel by panel, so that the page can be read meanwhile. */
-  async function choose(columns) {
+  function choose(columns) {
+    const isIdle = !waiting.size;
     chosen = columns;
     at("chosen").textContent = `${columns.length} of ${names.length} chosen`;
-    for (const id of Object.keys(panels).filter(isAnswered)) {
-      await new Promise((resume) => { setTimeout(resume); });
-      if (chosen !== columns) return; // others were chosen meanwhile
-      panels[id]();
-    }
-    document.documentElement.dataset.answered = columns.length;
+    Object.keys(panels).filter(isAnswered).forEach((id) => waiting.add(id));
+    if (isIdle) answerSoon();
   }
 
   function start() {
@@ -299,6 +320,9 @@
       at("groups").addEventListener("change", compare);
       for (const id of ["first", "second"]) at(id).addEventListener("change", count);
     }
+    const looking = new IntersectionObserver((seen) => seen.forEach(({ target, isIntersecting }) => near[isIntersecting ? "add" : "delete"](target.id)), { rootMargin: "50%" });
+    Object.keys(panels).filter(isAnswered).forEach((id) => looking.observe(at(id)));
+    window.addEventListener("beforeprint", () => { while (waiting.size) answerNext(); });
     choose(everything);
   }
 

@@ -25,7 +25,7 @@ from dpgep.models.preprocessing import Preprocessing
 from dpgep.privacy.ledger import LEDGER, ledger_rows
 from dpgep.reports.guarantee import SIGNATURE, key_rows, risk_sentences
 from dpgep.reports.report import document_of
-from dpgep.results.columns import ReleasedColumns
+from dpgep.results.columns import ReleasedColumns, of_unseen
 from dpgep.results.contingency import Variables
 from dpgep.results.estimates import reach_of_means
 from dpgep.serialization import Target, save
@@ -33,6 +33,7 @@ from dpgep.serialization import Target, save
 # Components of all columns whose edge of the noise is on the page; what is on it of a description.
 _EDGES = 20
 _DESCRIBED = "mean", "mean_low", "mean_high", "deviation", "deviation_low", "deviation_high"
+_QUARTILES = "quartiles", "quartile_low", "quartile_high"
 
 
 def to_html(release: Any, target: Target, *, level: float = 0.9, **about: Any) -> None:
@@ -68,7 +69,11 @@ def _data(release: Any, level: float, about: dict[str, Any]) -> dict[str, Any]:
         "names": described.names,
         "level": level,
         "n": noisy.n,
-        "described": {name: _shortened(getattr(described, name)) for name in _DESCRIBED},
+        "described": {name: _shortened(getattr(described, name)) for name in _DESCRIBED}
+        | {
+            name: [_shortened(row) if np.isfinite(row).all() else None for row in getattr(described, name)]
+            for name in _QUARTILES
+        },
         "second": _triangle(noisy.second),
         "mean": total_mean(noisy).tolist(),
         "noise": asdict(noisy.noise),
@@ -77,6 +82,7 @@ def _data(release: Any, level: float, about: dict[str, Any]) -> dict[str, Any]:
         "standard": {"scale": standard.scale.tolist(), "variances": standard.variances.tolist()},
         "in_pairs": noisy.pairs is not None,
         "missing": release._absent,
+        "unseen": " ".join(" ".join(of_unseen(described.unseen)).split()),
         "correlation": {name: _triangle(getattr(correlation, name), _shortened) for name in ("values", "low", "high")},
         "pca": pca,
         "clipping": None if noisy.clipping is None else _clipping(noisy.clipping),
@@ -107,15 +113,17 @@ def _categories(
     for group, name in {group: name for name, group in release._categories.items() if group}.items():
         places = np.array(group, dtype=np.intp)
         found = Variables.of_category(name, release._names_of(places) or (), places, noisy, preprocessing)
-        freedom = max(noisy.n - len(found.labels), 1.0)
+        freedom, (axes, along) = max(noisy.n - len(found.labels), 1.0), found.whitened(noisy)
         yield {
             "name": name,
             "labels": found.labels,
             "places": group,
             **{part: getattr(found, part).tolist() for part in ("forms", "offsets", "restored")},
             "least": found.least,
-            "noise": float(found.whitened(noisy)[1].sum()),
+            "axes": axes.tolist(),
+            "along": along.tolist(),
             "freedom": freedom,
+            "log_beta": float(scipy.special.betaln(freedom / 2, max(len(along), 1) / 2)),
             "student": float(scipy.special.stdtrit(freedom, tail)),
         }
 
