@@ -396,9 +396,9 @@ def screens(n_rows: int = 0) -> Iterator[ReplayCase]:
     yield next(asked("screen, two views, rows beyond 2^500 bounds", beyond, lambda curator: curator.answer(Scores())))
 
 
-def aside(n: int) -> Matrix:
-    """People about (-1, 0, 0) with a cross-covariance between their views of more than 1.3, summed over people."""
-    step = math.sqrt(3 / n)
+def aside(n: int, spread: float = 3.0) -> Matrix:
+    """People about (-1, 0, 0) whose views have a cross-covariance of ``spread``/2, summed over people."""
+    step = math.sqrt(spread / n)
     rows = np.zeros((n, 3))
     rows[:, 0], rows[:, 1] = -math.sqrt(1 - step * step), -step
     rows[::2] += [step, 2 * step, 0.0]

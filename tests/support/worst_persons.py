@@ -172,7 +172,7 @@ MECHANISMS: dict[str, Mechanism] = {
         lambda rows, groups, **terms: dpgep.cca(rows[:, :1], rows[:, 1:], **terms),
         options=(*ONE, ("screen", 1)),
         reached={"bought": 0.85},  # nobody has the crowd far from a location that is bought
-        crowd=aside(4000),  # where the scores of both views move most
+        crowd=aside(4000, 2.6),  # where the scores of both views move most
         crowd_of_one=np.tile([-math.sqrt(0.5), -math.sqrt(0.5), 0.0], (300, 1)),
     ),
     # who is replaced pays for two steps
