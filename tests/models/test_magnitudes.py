@@ -83,7 +83,7 @@ def test_intervals_of_a_long_tailed_column_hold_or_are_warned_of_by_its_name() -
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_a_description_says_what_the_noise_may_hide_beyond_a_cut() -> None:
+def test_answers_say_what_the_noise_may_hide_beyond_a_cut() -> None:
     table = people(3000, np.random.default_rng(0))
     bought = dpgep.release(table, epsilon=1.0, delta=1e-6, seed=1)
     known, exact = dpgep.release(table, bound=1e4, epsilon=1.0, delta=1e-6), dpgep.release(table, epsilon=math.inf)
@@ -93,9 +93,15 @@ def test_a_description_says_what_the_noise_may_hide_beyond_a_cut() -> None:
     assert bought.describe().unseen == (cut, pytest.approx(hidden))
     said = f"cut at {cut:.3g} scales; up to {hidden:.0f} people beyond would not show: means and deviations may"
     assert said in str(bought.describe())
+    asked = ("describe", "covariance", "correlation", "partial_correlation")
+    for question in asked:
+        assert getattr(bought, question)().unseen == bought.describe().unseen
+    for shown in (bought, bought.covariance(), bought.correlation(), bought.partial_correlation()):
+        assert said.partition(":")[0] in str(shown)
+    assert said.partition(":")[0] in bought._repr_html_()
     for other in (known, exact):
-        assert other.describe().unseen is None
-        assert "would not show" not in str(other.describe())
+        assert all(getattr(other, question)().unseen is None for question in asked)
+        assert not any("would not show" in str(shown) for shown in (other, other.describe(), other.covariance()))
 
 
 def test_magnitudes_are_of_columns() -> None:

@@ -123,6 +123,12 @@ class ReleasedColumns:
         names = self.model.feature_names
         return None if names is None else tuple(names[j] for j in features)
 
+    def _known_of(
+        self, features: NDArray[np.intp]
+    ) -> tuple[tuple[str, ...] | None, PrivacyReport, bool, tuple[float, float] | None]:
+        """What any matrix of an answer says of its columns: names, price, absent values, and unseen tails."""
+        return self._names_of(features), self.report, self._absent, self._unseen
+
     def _indicators_of(self, features: NDArray[np.intp]) -> tuple[tuple[int, ...], ...]:
         """The indicators of each categorical column that are all among some features."""
         places = {feature: place for place, feature in enumerate(features.tolist())}
@@ -212,13 +218,13 @@ class ReleasedColumns:
         return unclipped(in_one_group(self._noisy), self.preprocessing)
 
 
-def of_unseen(unseen: tuple[float, float] | None) -> list[str]:
+def of_unseen(unseen: tuple[float, float] | None, label: str, what: str) -> list[str]:
     """The line of a printed answer that says what none of its intervals can know; see `ReleasedColumns._unseen`."""
     if unseen is None or not unseen[1]:
         return []
     cut, people = unseen
-    what = f"cut at {cut:.3g} scales; up to {people:.0f} people beyond would not show"
-    return [f"  tails     {what}: means and deviations may lie outside"]
+    shown = f"cut at {cut:.3g} scales; up to {people:.0f} people beyond would not show"
+    return [label + shown + f": {what} may lie outside" * bool(what)]
 
 
 def of_hidden(test: str, of: Sequence[str], noise_share: Any, p_values: Any, most_p_values: Any) -> list[str]:

@@ -53,6 +53,7 @@ class MatrixEstimate:
     names : names of the columns, None where they have none.
     privacy : the report of the release, which pays for this and for every other answer from it.
     absent : whether absent values of columns count as locations, which draws entries towards 0.
+    unseen : as in `Description`.
     left_out : indicators that were asked for, and are determined by the others of their category.
     """
 
@@ -64,6 +65,7 @@ class MatrixEstimate:
     names: Names
     privacy: PrivacyReport
     absent: bool = False
+    unseen: tuple[float, float] | None = None
     left_out: tuple[str, ...] = ()
 
     def to_frame(self) -> Any:
@@ -79,6 +81,7 @@ class MatrixEstimate:
             f"  privacy      {self.privacy}",
         ]
         lines.extend(of_absent(self.absent, "entries are drawn towards 0"))
+        lines.extend(of_unseen(self.unseen, "  tails        ", "entries"))
         if self.left_out:
             lines.append(f"  left out     {', '.join(self.left_out)}: the other indicators determine them")
         labels = list(map(str, range(d))) if self.names is None else list(self.names)
@@ -163,7 +166,7 @@ class Description:
             f"  privacy  {self.privacy}",
         ]
         lines.extend(of_absent(self.absent, "deviations are smaller"))
-        lines.extend(of_unseen(self.unseen))
+        lines.extend(of_unseen(self.unseen, "  tails     ", "means and deviations"))
         if not np.isfinite(self.quartiles).any():
             lines.append(
                 "  quartiles unknown: no histograms of them were bought, as AutoPreprocessing(quartiles=0.1) does"
@@ -219,8 +222,7 @@ def covariance(
     features = release._numbers(columns)
     noisy, preprocessing = release._judged(features)
     values, low, high = covariances(noisy, preprocessing, release._row_bound, level, rows)
-    known = release._names_of(features), release.report, release._absent
-    return MatrixEstimate("covariance", values, low, high, level, *known)
+    return MatrixEstimate("covariance", values, low, high, level, *release._known_of(features))
 
 
 @on_one_thread_of_blas
@@ -238,8 +240,7 @@ def correlation(
     values = correlation_of(noisy)
     for pair in opposites(release._indicators_of(features), noisy, preprocessing):
         values[pair, pair[::-1]] = low[pair, pair[::-1]] = -1.0
-    known = release._names_of(features), release.report, release._absent
-    return MatrixEstimate("correlation", values, low, high, level, *known)
+    return MatrixEstimate("correlation", values, low, high, level, *release._known_of(features))
 
 
 @on_one_thread_of_blas

@@ -52,13 +52,11 @@ def partial_correlation(
     """
     require_law(level, rows)
     features, left_out = release._independent(release._numbers(columns))
-    names = release._names_of(features)
     require_no_pairs(release._of_everybody[0], "partial correlations")
     noisy, _ = release._judged(features, sizes=False)
     bound = None if rows == "gaussian" else release._row_bound
     values, low, high = _partial_correlations(noisy, features, release.model.feature_names, level, bound)
-    known = names, release.report, release._absent, left_out
-    return MatrixEstimate("partial correlation", values, low, high, level, *known)
+    return MatrixEstimate("partial correlation", values, low, high, level, *release._known_of(features), left_out)
 
 
 def residual_moments(released: ReleasedMoments, n_given: int, columns: NDArray[np.intp], names: Any) -> ReleasedMoments:

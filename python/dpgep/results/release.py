@@ -52,7 +52,7 @@ from dpgep.results import (
     two_stage,
 )
 from dpgep.results.classifier import LinearClassifier, classifier
-from dpgep.results.columns import Columns, ReleasedColumns, on_one_thread_of_blas
+from dpgep.results.columns import Columns, ReleasedColumns, of_unseen, on_one_thread_of_blas
 from dpgep.results.intervals import RowLaw
 from dpgep.results.regression import Regression, regression
 from dpgep.results.solution import Solution, solution_of, warn_of_accuracy
@@ -436,8 +436,9 @@ class Release(ReleasedColumns):
     def __repr__(self) -> str:
         sites = f" of {len(self._sources)} populations" if len(self._sources) > 1 else ""
         asked = ", ".join(self._questions())
+        tails = "".join(of_unseen(self._unseen, "; tails ", ""))
         return (
-            f"Release({self.model.name}, d={self.model.n_features}{sites}; {self.privacy}; "
+            f"Release({self.model.name}, d={self.model.n_features}{sites}; {self.privacy}{tails}; "
             f"{f'to be asked, at no further cost: {asked}' if asked else 'solve() is what it answers'})"
         )
 
@@ -449,6 +450,7 @@ class Release(ReleasedColumns):
                 ("Release", f"{self.model.name}, {self.n_people:.0f} people"),
                 ("Privacy", str(self.privacy)),
                 ("Columns", listed(names, 40)),
+                *(("Tails", line) for line in of_unseen(self._unseen, "", "")),
                 ("To be asked, at no further cost", asked or "solve()"),
                 *([("A page that answers", 'to_html("explore.html")')] if asked else []),
             ]
