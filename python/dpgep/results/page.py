@@ -82,7 +82,7 @@ def _data(release: Any, level: float, about: dict[str, Any]) -> dict[str, Any]:
         "standard": {"scale": standard.scale.tolist(), "variances": standard.variances.tolist()},
         "in_pairs": noisy.pairs is not None,
         "missing": release._absent,
-        "unseen": " ".join(" ".join(of_unseen(described.unseen)).split()),
+        "unseen": " ".join(of_unseen(described.unseen, "tails ", "means and deviations")),
         "correlation": {name: _triangle(getattr(correlation, name), _shortened) for name in ("values", "low", "high")},
         "pca": pca,
         "clipping": None if noisy.clipping is None else _clipping(noisy.clipping),
