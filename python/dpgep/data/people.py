@@ -6,7 +6,7 @@ one more for each of some rows before (`core.Shares`). Which rows these are depe
 their order, and favours none: they are taken by a hash of their contents. It takes no memory of single rows, of which
 there may be any number. All weights of a person add up to 2^WEIGHT_BITS exactly, so that what a person adds to a sum,
 over 2^WEIGHT_BITS, is a mean of what single rows would add: within their convex hull. There a person moves no answer by
-more than one row would (docs/mathematics.md, section 12).
+more than one row would (proof: proofs/Hull.v).
 
 With weights of a survey, or rows that count alike (`Weighting`), each row has a part of its own, rounded down, and what
 is left over is dealt in the same way: a person's rows add up to at most 2^WEIGHT_BITS.

@@ -6,7 +6,7 @@ for m = 0 by at most the root of
 
     4 c^2 (1 - c^2)  where c^2 <= 1/2 (one direction) or 1/3 (several),    1  or  (1 + c^2)^2/2  beyond,
 
-which is attained (docs/mathematics.md, section 11). Without clipping this is 1, or 2 as of a second moment.
+which is attained (proof: proofs/ClippedProducts.v). Without clipping this is 1, or 2 as of a second moment.
 
 About a mean m, rows have s = |m| at their end, (x, s) in the place of x, so that the sum of (x - m) q^T follows. That
 makes the bounds sqrt(1 + s^2) times as large.

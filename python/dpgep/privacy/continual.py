@@ -1,4 +1,4 @@
-"""Sums of all nights so far, published every night under one budget (docs/mathematics.md, section 13).
+"""Sums of all nights so far, published every night under one budget (proofs/Nights.v; docs/mathematics.md, 13).
 
 Of the exact sums x_t of each night t, what is published is
 

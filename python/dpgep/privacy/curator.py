@@ -11,10 +11,10 @@ in units of a person, is at most
 
     2 d' (d')   in a histogram of d' columns: two counts (one) of each;
     2 (1)       in a histogram of norms;
-    4 d (3 d)   in the sums of u, of u^2 and of the people with a value, of d columns, |u| <= 1: with D = |u - t|,
-                (u - t)^2 + (u^2 - t^2)^2 = D^2 (1 + (u + t)^2) <= D^2 (1 + (2 - D)^2), which grows in D, up to 4 at
-                D = 2; and where one of two has no value, u^2 + u^4 + 1 <= 3: the number of people is free;
+    4 d (3 d)   in the sums of u, of u^2 and of the people with a value, of d columns, |u| <= 1;
     4 (1)       in a sum of rows in the unit ball.
+
+Proof: proofs/Stages.v, which Coq checks.
 
 Where people have weights, one who is replaced may count for nothing: that is no more than being taken out.
 """

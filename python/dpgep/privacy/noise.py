@@ -9,10 +9,9 @@ independent s2 on the sums per group, independent s3 on the counts. For neighbou
     mu^2 = |xx^T - x'x'^T|_F^2 / s1^2 + |change of sums|^2 / s2^2 + |change of counts|^2 / s3^2 .
 
 Replace-one. In different groups: at most 2/s1^2 + 2/s2^2 + 2/s3^2, or half of that if one of the two is in none, which
-is the only other case where there is one group. In the same group, with t = -x.x' held fixed the expression
-(|x|^4 + |x'|^4 - 2t^2)/s1^2 + (|x|^2 + |x'|^2 + 2t)/s2^2 grows with both norms, so the worst case has |x| = |x'| = 1
-and t = min(1, s1^2/(2 s2^2)): a concave parabola in t.
-Add/remove: one row, largest at norm 1: 1/s1^2 + 1/s2^2 + 1/s3^2.
+is the only other case where there is one group. In the same group the worst case has |x| = |x'| = 1 and
+-x.x' = min(1, s1^2/(2 s2^2)). Add/remove: one row, largest at norm 1: 1/s1^2 + 1/s2^2 + 1/s3^2.
+Proof: proofs/ThreeScales.v, which Coq checks.
 """
 
 from __future__ import annotations

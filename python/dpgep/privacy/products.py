@@ -1,7 +1,7 @@
 """Noisy products with A and B: with fresh noise for every product, or of one noisy matrix known through its products.
 
-Only the answers of the oracle are public. Lazy noise is docs/mathematics.md, section 7: all products together are one
-release. Neither the noise matrix nor, for rows, the matrix itself is ever formed.
+Only the answers of the oracle are public. Lazy noise is docs/mathematics.md, section 7: all products together cost
+what one release does (proofs/LazyNoise.v). Neither the noise matrix nor, for rows, the matrix itself is ever formed.
 
 Noisy gradients are of all people or of Poisson samples of them. A person is in a sample with all rows, which are
 weighted by their factors: w f^2 x x^T = (f sqrt(w) x)(f sqrt(w) x)^T.

@@ -188,7 +188,7 @@ def _view_deviations(problem: MomentProblem, mu: float, n: int = 0, bits: int = 
 
 
 def _views_sensitivity(problem: MomentProblem) -> float:
-    """Of the diagonal and of the row norms together, rounded up: docs/mathematics.md, section 7."""
+    """Of the diagonal and of the row norms together, rounded up. Proof: proofs/Screens.v, which Coq checks."""
     replaces, n_views = problem.facts.adjacency == "replace-one", len(problem.model.views)
     squared = 2.0 if replaces else 1.0
     if problem.layout.sums and n_views == 2:
