@@ -107,3 +107,20 @@ def test_a_null_is_a_value_that_merging_hands_on(table: pa.Table) -> None:
     parts = {0: summed(task, batches(table)), 9: summed(task, batches(holed))}
     assert isinstance(parts[9], NotFiniteError)
     assert isinstance(merged_by_rows(parts), NotFiniteError)
+
+
+def test_another_python_on_the_workers_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As what may be the reason, whatever it is: the text of Spark's error may quote values."""
+    error = type("PythonException", (Exception,), {"__module__": "pyspark.errors"})
+
+    def collect(self: Any) -> None:
+        raise error("[PYTHON_VERSION_MISMATCH] secret7")
+
+    monkeypatch.setattr(DataFrame, "collect", collect)
+    table = pa.table({"a": [0.1, 0.2, 0.3], "b": [0.3, 0.2, 0.1]})
+    with in_place_of_pyspark():
+        problem = dpgep.pca(DataFrame([table]), bound=1.0)
+        with pytest.raises(dpgep.DataError, match=r"workers need Python 3\.\d+: PYSPARK_PYTHON") as raised:
+            dpgep.solve(problem, epsilon=1.0, delta=1e-6)
+    assert "secret7" not in str(raised.value)
+    assert len(str(raised.value)) <= 200

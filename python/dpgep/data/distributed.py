@@ -65,6 +65,9 @@ _SPARK_FAN_IN = 8
 # Bytes that the driver gets for each partition: sums of more are merged by the executors until they are so few.
 _AT_DRIVER = 1 << 16
 
+# Spark refuses workers with another.
+_PYTHON = ".".join(map(str, sys.version_info[:2]))
+
 _COLUMNS = ("part", "sums")
 _SCHEMA = "part long, sums binary"
 
@@ -464,7 +467,8 @@ class SparkDataset(DistributedDataset):
         while n_bytes > _AT_DRIVER:
             rows = rows.groupBy(sql.expr(f"part div {_SPARK_FAN_IN}")).applyInArrow(_merged_rows, _SCHEMA)
             n_bytes //= _SPARK_FAN_IN
-        with packages_messages_withheld("the Spark DataFrame"):
+        # which Python workers have is no fact that an error may tell, as its text may quote values
+        with packages_messages_withheld(f"the Spark DataFrame (workers need Python {_PYTHON}: PYSPARK_PYTHON)"):
             collected = rows.collect()
         parts: dict[int, Partial] = {row.part: pickle.loads(row.sums) for row in collected}
         while len(parts) > 1:

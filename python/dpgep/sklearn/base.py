@@ -76,7 +76,7 @@ def _cut_off(rows: Any) -> Any:
 
 
 class _LeftBehind:
-    """In the place of a budget in a pickled estimator, which must not be fitted on a budget of nobody."""
+    """In the place of a budget in a copied estimator, which must not be fitted on a budget of nobody."""
 
     def __repr__(self) -> str:
         return "<left behind>"
@@ -152,7 +152,10 @@ class PrivateEstimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Arguments of `dpgep.solve` and `dpgep.release` for the price and the noise of this fit."""
         budget = self.budget
         if isinstance(budget, _LeftBehind):
-            raise ValueError("a budget is not pickled with its estimator: set_params(budget=...) before fitting again")
+            raise ValueError(
+                "a budget in memory is of one process: for n_jobs=2 keep it in a file, and pass its path, "
+                'budget="visits.budget" (dpgep.Budget.open); a copied or pickled estimator needs set_params(budget=...)'
+            )
         if isinstance(budget, (str, os.PathLike)):
             budget = Budget.open(budget)
         seed = self.random_state
@@ -202,9 +205,9 @@ class PrivateEstimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return {"dtype": "numeric", "accept_sparse": "csr" if tags.sparse else False, "ensure_all_finite": finite}
 
     def __getstate__(self) -> dict[str, Any]:
-        """A fitted estimator without its budget: it transforms wherever it goes, and fits nowhere else."""
+        """Without its budget: a fitted estimator transforms wherever it goes; no copy fits."""
         state: dict[str, Any] = dict(super().__getstate__())
-        if hasattr(self, "privacy_") and isinstance(self.budget, Budget):
+        if isinstance(self.budget, Budget):
             state["budget"] = _LeftBehind()
         return state
 
