@@ -397,6 +397,42 @@ def test_a_first_night_that_is_too_small_to_be_prepared_of_is_named(path: Path) 
         dpgep.Nights(path.with_name("public"), **TERMS).add(table[:300], night="1")
 
 
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+@pytest.mark.parametrize("n", [2, 300])
+def test_changes_without_drift_have_the_deviations_that_are_stated(
+    path: Path, adjacency: Any, n: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 80 columns, of almost nobody and of many: mean squares of normal numbers are within 6 of their deviations."""
+    rng, d = np.random.default_rng(0), 80
+    nights = dpgep.Nights(path, keep=9, adjacency=adjacency, **TERMS)
+    for night in range(60):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", dpgep.AccuracyWarning)
+            nights.add(rng.standard_normal((n, d)) / 18, night=str(night))
+    monkeypatch.setattr(dpgep.nights, "_SLIGHT", 0.0)  # type: ignore[attr-defined]
+    with nights._file.transaction() as tables:
+        register = nights._register(tables)
+        squares = np.array([register.drift(tables, last) ** 2 for last in (56, 60)]).mean(axis=0)
+    of_squares, of_means = squares[:d], squares[d:]
+    assert 0.5 < of_means.mean() < 1.7
+    assert of_squares.mean() < 1.7
+
+
+@pytest.mark.parametrize(("moved", "named"), [(0.05, "mean of b"), (0.0, None)])
+def test_a_column_that_drifts_is_named(path: Path, moved: float, named: str | None) -> None:
+    rng, nights, said = np.random.default_rng(0), dpgep.Nights(path, **TERMS), []
+    for night in range(60):
+        rows = pd.DataFrame(
+            rng.standard_normal((1000, 3)) * 0.1 + [0, moved * (night > 30), 0], columns=["a", "b", "c"]
+        )
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            nights.add(rows, night=str(night))
+        said += [str(each.message) for each in seen if "nights differ" in str(each.message)]
+    assert bool(said) == bool(named)
+    assert all(f"{named}." in each for each in said)
+
+
 def _in_a_child(work: Callable[[], None]) -> int:
     child = os.fork()
     if not child:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import os
+import statistics
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
@@ -23,7 +24,7 @@ from dpgep.data.ids import Identities
 from dpgep.data.integer_moments import LOW_BITS, IntegerMoments
 from dpgep.data.people import weight_bits_of
 from dpgep.errors import AccuracyWarning, warn
-from dpgep.models.model import Adjacency, PublicFacts
+from dpgep.models.model import Adjacency, Matrix, PublicFacts
 from dpgep.models.moments import MomentLayout
 from dpgep.models.preprocessing import AutoPreprocessing, Bound, Preprocessing
 from dpgep.models.row_model import RowModel, layout_of
@@ -47,6 +48,10 @@ NIGHTS = Format("dpgep-nights")
 _LARGE_PREPARATION = 0.45
 # Noise of sums so far is less than 2^57 steps of the grid, so that sums of its multiples fit.
 _NOISE_BITS = 57
+# Nights that are compared with those before: whole weeks. A morning has this chance of naming a column for nothing.
+_WINDOW, _FALSE_ALARMS = 28, 1e-3
+# Of a column's deviation, or of its mean square: what may change without a word.
+_SLIGHT = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,6 +142,52 @@ class Register:
                 "Begin anew with a larger one, or give bound= or preprocessing= of public numbers",
                 AccuracyWarning,
             )
+
+    def warn_of_drift(self, tables: NightTables, found: Release) -> None:
+        """Warn where the last four weeks differ from all nights before: by what was published alone."""
+        if (last := tables.last()) < 2 * _WINDOW:
+            return
+        deviations = self.drift(tables, last)
+        many = statistics.NormalDist().inv_cdf(1 - _FALSE_ALARMS / (2 * max(1, len(deviations))))
+        d, names = self.layout.n_features, self.model.feature_names
+        who = [names[j] if names and j < len(names) else f"column {j}" for j in range(d)]
+        drifted = [("mean square of ", "mean of ")[j // d] + str(who[j % d]) for j in np.flatnonzero(deviations > many)]
+        if drifted:
+            named = ", ".join(drifted[:3]) + (f" and {len(drifted) - 3} more" if len(drifted) > 3 else "")
+            message = f"the last {_WINDOW} nights differ from those before: {named}. Compare them by release(first=...)"
+            warn(AccuracyWarning(message, found))
+
+    def drift(self, tables: NightTables, last: int) -> Matrix:
+        """(d,) or (2 d,): what changes of mean squares and means exceed slight ones by, in units of their deviations.
+
+        These hold the noise, exactly, and people's spread, at most: of x^2 in [0, 1] it is q (1 - q), q being its mean.
+        """
+        spans = (1, last - _WINDOW), (last - _WINDOW + 1, last)
+        (n, *before), (n_now, *now) = (self._means(tables, *span) for span in spans)
+        rows = [self.factor.combination(*span) / people for span, people in zip(spans, (n, n_now), strict=True)]
+        rows[1][: spans[0][1]] -= rows[0]
+        noise, groups = self.noise.deviations(), self.layout.n_groups
+        copies = (groups if self.layout.by_group else 1, groups)
+        of_count = 0.0 if self.facts.n_is_public else noise.counts**2 * groups
+        found: list[Matrix] = []
+        drawn = float(rows[1] @ rows[1])
+        for old, new, scale, several in zip(before, now, (noise.second, noise.sums), copies, strict=True):
+            if old.size:
+                large = np.clip(before[0] + 2 * noise.second * math.sqrt(drawn), 0, 1)  # mean squares, or more
+                spread = large * (1 - large) if not found else np.maximum(large - old**2, 0)
+                people = spread * self.nights * (1 / n + 1 / n_now)
+                slight = _SLIGHT * (np.sqrt(spread) if found else large)
+                change = np.maximum(np.abs(new - old) - slight, 0)
+                found.append(change / np.sqrt(drawn * (scale**2 * several + of_count * old**2) + people))
+        return np.where(np.isfinite(merged := np.concatenate(found)), merged, 0.0)
+
+    def _means(self, tables: NightTables, first: int, last: int) -> tuple[float, Matrix, Matrix]:
+        """Of nights: the number of people, mean squares of the columns of rows in the unit ball, and their means."""
+        (n, total), (n_before, before) = tables.so_far(last), tables.so_far(first - 1)
+        second, sums, counts = self._blocks(total - before)
+        people = max(1.0, float(n - n_before) if self.facts.n_is_public else float(counts.sum()))
+        squares = np.diagonal(second, axis1=-2, axis2=-1).reshape(-1, self.layout.n_features).sum(axis=0)
+        return people, squares / people, sums.sum(axis=1) / people if sums.size else np.empty(0)
 
     def add(self, tables: NightTables, label: str, moments: Moments) -> None:
         """Add a night of these people, and its noise.
@@ -348,7 +399,10 @@ class Nights:
                     moments = register.moments(tables)
                     moments.update(X, y, *others, person=person, weights=weights)
                     register.add(tables, night, moments)
-                return register.release(tables, 1, tables.last(), "all nights so far")
+                found = register.release(tables, 1, tables.last(), "all nights so far")
+            with self._file.transaction() as tables:  # once the night is on the disk, where warnings are errors
+                register.warn_of_drift(tables, found)
+            return found
 
     def release(self, first: str | None = None, last: str | None = None) -> Release:
         """The release of the people of nights ``first`` to ``last``, by label; of all nights so far by default."""
