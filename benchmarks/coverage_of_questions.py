@@ -111,7 +111,7 @@ def asked(release: dpgep.Release, groups: dpgep.Release, n: int) -> Iterator[tup
         "patterns": lambda: groups.common_spatial_patterns(target=1, background=0),
         "save": lambda: groups.central_subspace(by="save", n_components=2),
         "directional": lambda: groups.central_subspace(by="directional regression", n_components=2),
-        "fair pca": lambda: groups.fair_pca(n_components=1),
+        "fair pca": lambda: groups.fair_pca(by="sum", n_components=1),
     }
     for name, spectrum in spectra.items():
         yield name, lambda spectrum=spectrum: values_of(spectrum())
@@ -143,8 +143,11 @@ def main() -> None:
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     for kind in (name for name in TABLES if options.table in name):
-        exact = released(*drawn(kind, POPULATION, np.random.default_rng(9)), False, epsilon=math.inf)
+        population = drawn(kind, POPULATION, np.random.default_rng(9))
+        exact = released(*population, False, epsilon=math.inf)
         truths = {name: ask()[0] for name, ask in asked(*exact, POPULATION) if options.only in name}
+        if "quartiles" in truths:  # a release knows cells
+            truths["quartiles"] = population[0][NUMBERS].quantile([0.25, 0.5, 0.75]).to_numpy().T
         held, said = defaultdict[str, list[Matrix]](list), defaultdict[str, list[bool]](list)
         for draw in range(options.first, options.first + options.draws):
             people = drawn(kind, options.n, np.random.default_rng([draw, 1]))
@@ -156,10 +159,8 @@ def main() -> None:
                     warnings.simplefilter("always")
                     values, (low, high) = ask()
                 truth = truths[name]
-                if (
-                    not np.isfinite(values).any() or values.shape != truth.shape
-                ):  # unknown; noise shows people not listed
-                    continue
+                if not np.isfinite(values).any() or values.shape != truth.shape:
+                    continue  # unknown, or noise shows people who are not listed
                 if name in ("mca", "famd", "factors"):
                     values, truth, (low, high) = signed(values, truth, low, high)
                 held[name].append(((low <= truth) & (truth <= high)).ravel())

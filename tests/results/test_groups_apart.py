@@ -345,3 +345,22 @@ def test_what_questions_of_groups_refuse() -> None:
     ):
         with pytest.raises(ValueError, match=message):
             ask()
+
+
+def test_questions_that_do_not_put_clipping_back_say_so_of_long_tails() -> None:
+    """Of log-normal columns, and not of normal ones, with seeded noise."""
+    rng = np.random.default_rng(3)
+    x, group = rng.standard_normal((20_000, 3)), rng.integers(0, 2, 20_000)
+    x[:, 0] += group
+    for rows, long in ((x, False), (np.exp(0.9 * x), True)):
+        release = dpgep.release(rows, group, by_group=True, classes=[0, 1], epsilon=1.0, delta=1e-6, seed=1)
+        for ask in (
+            lambda r: r.fda(n_components=1),
+            lambda r: r.contrastive_pca(target=1, background=0, n_components=1),
+            lambda r: r.cca([0], [1], given=[2], n_components=1),
+            lambda r: r.common_spatial_patterns(target=1, background=0),
+        ):
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                ask(release)
+            assert any("is not put back here" in str(each.message) for each in caught) == long

@@ -206,11 +206,12 @@ class ReleasedColumns:
         return of_groups(alone, self._noisy)
 
     def _judged(
-        self, features: NDArray[np.intp], *, sizes: bool = True
+        self, features: NDArray[np.intp], *, sizes: bool = True, held: bool = True
     ) -> tuple[ReleasedMoments, Preprocessing | None]:
         """The same of everybody for an answer with intervals, with a warning of what clipping may have taken."""
         noisy, preprocessing = self._moments_of(features)
-        warn_of_clipping(noisy, self._names_of(features) or tuple(map(str, features.tolist())), sizes=sizes)
+        names = self._names_of(features) or tuple(map(str, features.tolist()))
+        warn_of_clipping(noisy, names, sizes=sizes, held=held)
         return noisy, preprocessing
 
     @cached_property

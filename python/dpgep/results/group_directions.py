@@ -381,7 +381,7 @@ def answer(
 
     Of groups, or of ``everybody`` as a single one. Columns of which clipping may have taken much are warned of.
     """
-    noisy, mapped = release._judged(features)
+    noisy, mapped = release._judged(features, held=False)
     if everybody:
         clipped = in_one_group(release._noisy).restricted(features)
         noisy, clipped = (of_groups([each], each) for each in (noisy, clipped))

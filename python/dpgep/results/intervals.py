@@ -55,6 +55,8 @@ _CAUTION = 2.0
 # Shares of a variance from which on what clipping took, and what it may have hidden, is warned of: the latter of rows
 # that are longer than Gaussian ones by this much. Of what noise alone hides all tables would be warned.
 _MUCH, _UNSEEN, _LONGER = 0.25, 0.15, 0.3
+# Where intervals do not hold clipping: of 25 tables of normal columns one exceeds these, of log-normal ones each.
+_NOT_HELD, _UNLIKE = 0.05, 0.55
 # Halvings of [-1, 1] by which the end of an interval of correlations is found.
 _HALVINGS = 40
 # Public, and the same in every run: nothing about the data depends on it.
@@ -264,10 +266,11 @@ def not_rejected(
     return -largest(-1.0), largest(1.0)
 
 
-def warn_of_clipping(released: ReleasedMoments, names: Names, *, sizes: bool) -> None:
+def warn_of_clipping(released: ReleasedMoments, names: Names, *, sizes: bool, held: bool = True) -> None:
     """Warn of columns that a bound may have taken much from that was not put back: intervals hold it in part.
 
-    And, for an answer about ``sizes``, means and variances, of rows whose tails the release does not show.
+    And, for an answer about ``sizes``, means and variances, of rows whose tails the release does not show. Where it is
+    not ``held`` in intervals, of any clipping unlike that of Gaussian rows.
     """
     clipping = released.clipping
     if clipping is None:
@@ -278,6 +281,13 @@ def warn_of_clipping(released: ReleasedMoments, names: Names, *, sizes: bool) ->
     lost = 1 - np.divide(restored, before, out=np.ones_like(before), where=before > restored)
     largest = np.argsort(-lost, kind="stable")[:2]
     columns = " and ".join(str(j) if names is None else repr(names[j][:20]) for j in largest.tolist() if lost[j] > 0)
+    if not held and (lost.max() >= _NOT_HELD or clipping.doubt > _UNLIKE):
+        message = (
+            f"clipping has taken from {f'columns such as {columns}' if columns else 'rows'} what is not put back here: "
+            "intervals may not hold that. Logarithms or ranks of long tails, or more budget help"
+        )
+        warn(message, AccuracyWarning)
+        return
     if sizes and clipping.unseen > _UNSEEN and clipping.longer > _LONGER:
         message = (
             f"few long rows may hold {min(clipping.unseen, 1.0):.0%} more of the variances than was seen, perhaps of "

@@ -351,6 +351,8 @@ class Release(ReleasedColumns):
         model = replace(model, feature_names=self._names_of(features), indicators=self._indicators_of(features))
         grouped = some is not None or model.grouping is not None
         noisy, preprocessing = self._moments_of(features, grouped=grouped)
+        if grouped or given is not None:  # others have the clipping in their intervals
+            self._judged(features, held=False)
         clipped = (together(self._noisy) if grouped else in_one_group(self._noisy)).restricted(features)
         if given is not None:
             twice = np.intersect1d(features, given)
