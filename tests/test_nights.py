@@ -329,6 +329,65 @@ def test_a_copy_publishes_the_same_numbers_for_the_same_rows_and_no_noise_twice_
     assert other.release().fingerprint != nights.release(last="0").fingerprint
 
 
+LATE = np.array([[0.3, -0.7, 0.05]])
+
+
+@pytest.mark.entropy
+@pytest.mark.parametrize(
+    ("one", "another"),
+    [
+        ([np.vstack([rows_of(1), LATE]), rows_of(2)], [rows_of(1), np.vstack([rows_of(2), LATE])]),
+        ([rows_of(1), rows_of(2)], [rows_of(2), rows_of(1)]),
+        ([rows_of(1)[:0], rows_of(1)], [rows_of(1), rows_of(1)[:0]]),
+    ],
+    ids=["a row that comes a night later", "nights in another order", "an empty night before"],
+)
+def test_copies_whose_sums_meet_again_have_noise_of_their_own(
+    path: Path, one: list[Matrix], another: list[Matrix]
+) -> None:
+    """Were the last noise of both copies the same, their releases would be solved for rows, to all digits.
+
+    Noise is within 1 in ten entries with a probability below 1e-12.
+    """
+    dpgep.Nights(path, adjacency="add-remove", **TERMS).add(rows_of(0), night="0")
+    shutil.copy(path, other := path.with_name("copy"))
+    seen = []
+    for copy, nights in ((path, one), (other, another)):
+        for night, rows in enumerate(nights):
+            dpgep.Nights(copy).add(rows, night=f"next {night}")
+        with closing(sqlite3.connect(copy)) as tables:
+            published = tables.execute("SELECT published FROM nights WHERE number > 1 ORDER BY number")
+            seen.append([np.frombuffer(blob, "<f8") for (blob,) in published])
+    first, second = (mine - of_other for mine, of_other in zip(*seen, strict=True))
+    exact, of_other = (
+        np.concatenate([(rows.T @ rows)[np.triu_indices(3)], rows.sum(axis=0), [len(rows)]])
+        for rows in (one[0], another[0])
+    )
+    assert np.abs(first - 2 * second - (exact - of_other)).max() > 1
+
+
+def test_noise_is_drawn_anew_for_any_change(path: Path) -> None:
+    """Of night, sums in either limb, copy or version: no two of these streams begin with the same bytes."""
+    dpgep.Nights(path, **TERMS).add(rows_of(0), night="0")
+    exact, began = np.zeros((2, 10), np.int64), []
+    with dpgep.nights.NightFile(path).transaction(write=True) as tables:  # type: ignore[attr-defined]
+        secret = tables._row("SELECT secret FROM register")
+        assert len(secret[0]) == 32
+        others = [exact.copy() for _ in range(20)]
+        for j, other in enumerate(others):
+            other.flat[j] = 1
+        for each in (exact, *others):
+            tables._execute("UPDATE register SET secret = ?", secret)
+            began += [tables.stream(each).bytes(32), tables.stream(each).bytes(32)]
+        tables._execute("UPDATE register SET secret = ?", secret)
+        with mock.patch.object(night_file.core, "__version__", "another"):
+            began.append(tables.stream(exact).bytes(32))
+        began.append(tables._row("SELECT secret FROM register")[0])
+        tables._execute("UPDATE register SET secret = ?", secret)
+        assert tables.stream(exact).bytes(32) == began[0]
+    assert len(set(began)) == len(began)
+
+
 def test_an_empty_file_that_all_may_read_is_closed_to_them(path: Path) -> None:
     path.touch()
     path.chmod(0o666)

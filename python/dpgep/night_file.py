@@ -1,7 +1,7 @@
 """The file of `dpgep.Nights`: an SQLite database in which a night is there as a whole, or not at all.
 
     register   one row: what the first night has fixed, public, as a binary file of dpgep; a secret, from which noise is
-               drawn; the exact sums so far
+               drawn, and which follows from all nights before; the exact sums so far
     noise      of the sums so far, on each of the last nights
     nights     number, label, and of all nights so far: number of people where it is public, and published sums
     people     16 bytes for each person, where ids say who they are, and on how many nights they came
@@ -124,12 +124,17 @@ class NightTables:
         (noise,) = self._row("SELECT noise FROM noise WHERE slot = ?", slot)
         return np.frombuffer(noise, "<i8")
 
-    def stream(self, number: int, exact: NDArray[np.int64]) -> core.NoiseStream:
-        """For the noise of night ``number``: another one for any other sums so far."""
+    def stream(self, exact: NDArray[np.int64]) -> core.NoiseStream:
+        """For the noise of the next night: another one for other sums so far, on any night up to this one.
+
+        A hash of the secret and the sums is its key and the secret of nights to come. (If the key followed from this
+        night's sums alone, two copies that get the same rows on other nights would subtract the noise of both.)
+        """
         (secret,) = self._row("SELECT secret FROM register")
-        sums = exact.astype("<i8").tobytes()
-        key = hashlib.blake2b(sums, key=secret, salt=number.to_bytes(16, "little"), digest_size=32).digest()
-        return core.NoiseStream(key, transcript=watched_draws())
+        version = core.__version__.encode()[:16]  # another may draw other noise of the same key
+        drawn = hashlib.blake2b(exact.astype("<i8").tobytes(), key=secret, person=version).digest()
+        self._execute("UPDATE register SET secret = ?", (drawn[32:],))
+        return core.NoiseStream(drawn[:32], transcript=watched_draws())
 
     def add(self, label: str, people: int, published: NDArray[np.float64]) -> None:
         """Add a night after all others."""

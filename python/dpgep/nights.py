@@ -192,8 +192,8 @@ class Register:
     def add(self, tables: NightTables, label: str, moments: Moments) -> None:
         """Add a night of these people, and its noise.
 
-        The noise follows from the file's secret and from exact sums so far: who adds the same night to a copy of the
-        file publishes the same numbers.
+        The noise follows from the file's secret and from exact sums up to each night: who adds the same nights to a
+        copy of the file publishes the same numbers.
         """
         number = tables.last() + 1
         if moments._identities is not None:
@@ -211,7 +211,7 @@ class Register:
                 known += step * tables.noise((number - k) % self.keep)
         exact = np.stack([low, high])
         sums = exact << FACTOR_BITS
-        noisy = self._noisy(sums - [known >> FACTOR_BITS, np.zeros_like(high)], tables.stream(number, exact))
+        noisy = self._noisy(sums - [known >> FACTOR_BITS, np.zeros_like(high)], tables.stream(exact))
         noise = noisy[0] - sums[0] + ((noisy[1] - sums[1]) << LOW_BITS)
         if np.abs(noise).max(initial=0) >> _NOISE_BITS:
             raise ValueError("the noise of all nights together is more than the file can hold: begin another")
@@ -270,7 +270,8 @@ class Nights:
 
     The file is as confidential as the rows: it holds exact sums, and with ``person`` who came. A night is in it as a
     whole or not at all, whatever crashes, and its noise is drawn once. Several processes may share it. **To go on from
-    an older copy, add the same rows again**: the same numbers are published. With others, the budget is exceeded.
+    an older copy, add the same rows again**: the same numbers are published. With others, the copy is one more register
+    of the same people: two cost the square root of two times mu.
 
     Parameters
     ----------
