@@ -107,6 +107,10 @@ def test_groups_are_asked_by_their_names(tmp_path: Path, capsys: pytest.CaptureF
         rng.standard_normal((400, 3)), labels, classes=[0, 1], by_group=True, bound=4.0, epsilon=9.0, delta=1e-6
     )
     release.save(path)
+    assert cli.main(["ask", path]) == 0
+    out = capsys.readouterr().out
+    assert out.endswith("groups, for --group: 0, 1\n")
+    assert "of_group" not in out
     expected = {
         ("describe", "--group", "1"): release.of_group(1).describe(),
         ("manova", "0", "2"): release.manova([0, 2]),

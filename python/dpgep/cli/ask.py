@@ -68,8 +68,6 @@ _OPTIONS = (
 )
 # Options that are groups of a release by group.
 _GROUPS = ("target", "background")
-# Questions that are asked otherwise: of_group as --group.
-_UNPRINTED = ("of_group",)
 # Names in a formula: in backquotes, or without the signs and spaces that part them.
 _TERM = re.compile(r"`([^`]+)`|([^\s~+,`]+)|(~)|[\s+,]+")
 
@@ -114,12 +112,14 @@ def _ask(options: argparse.Namespace) -> int:
     release = _opened(options.release)
     if options.group is not None:
         release = release.of_group(_group(release, options.group))
-    questions = [name for name in release._questions() if name not in _UNPRINTED]
+    questions = release._questions()
     if options.html:
         return _write_page(release, options)
     if options.question is None:
         names = release.model.feature_names
         print(f"{release}\ncolumns: {listed(names or range(release.model.n_features), 100)}")
+        if release._noisy.by_group:
+            print(f"groups, for --group: {listed(release._group_labels, 100)}")
         return 0
     question = options.question
     if question not in questions and release._noisy.mark is not None and hasattr(release, question):

@@ -193,17 +193,14 @@ def _lasso(r_xx: Matrix, r_xy: Matrix, steps: Matrix | None, l1_ratio: float) ->
 
 
 def _elastic_net(r_xx: Matrix, r_xy: Matrix, steps: Matrix | None, l1_ratio: float) -> tuple[Matrix, Matrix]:
-    """By coordinate descent, on rows that have these correlations."""
+    """By coordinate descent, which needs no more of rows than r_xx, r_xy and the square of y, here of one row."""
     path = import_extra("sklearn.linear_model", "sklearn").enet_path
     if steps is None:
         steps = float(np.abs(r_xy).max()) / l1_ratio * np.geomspace(1, _LEAST, _PENALTIES)
-    p = len(r_xy)
-    values, vectors = np.linalg.eigh(np.block([[r_xx, r_xy[:, None]], [r_xy[None, :], np.ones((1, 1))]]))
-    rows = np.sqrt((p + 1) * np.maximum(values, 0.0))[:, None] * vectors.T
-    x, scaled = np.asfortranarray(rows[:, :p]), (p + 1) * r_xx
     order = np.argsort(-steps, kind="stable")  # each begins at the one before, and larger ones are easier
-    options = {"precompute": scaled, "Xy": (p + 1) * r_xy, "tol": _GAP, "max_iter": _PASSES}
-    _, w, _ = path(x, rows[:, p], l1_ratio=l1_ratio, alphas=steps[order], **options)
+    options = {"precompute": np.ascontiguousarray(r_xx), "Xy": r_xy, "tol": _GAP, "max_iter": _PASSES}
+    row = np.zeros((1, len(r_xy)), order="F"), np.ones(1)
+    _, w, _ = path(*row, l1_ratio=l1_ratio, alphas=steps[order], check_input=False, **options)
     return steps, w.T[np.argsort(order)]
 
 

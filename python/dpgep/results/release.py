@@ -475,7 +475,7 @@ class Release(ReleasedColumns):
             ]
             of_all[-1:-1] = ["crosstab", "means_by", "famd"] * bool(self._categories)
             of_all[-1:-1] = ["mca"] * (len(self._categories) > 1)
-        by_group = ["of_group", "contrastive_pca", "common_spatial_patterns", "central_subspace", "fair_pca"]
+        by_group = ["contrastive_pca", "common_spatial_patterns", "central_subspace", "fair_pca"]
         by_group += ["quadratic_classifier"] * isinstance(self.model.grouping, Classes)
         return of_all + grouped.get(type(self.model.grouping), []) + by_group * self._noisy.by_group
 
