@@ -477,7 +477,7 @@ def test_bad_input_is_named(make: Any, error: type[Exception], message: str, peo
 def test_too_few_people_are_found_when_they_are_counted(people: Any) -> None:
     frame = dd.from_pandas(table(people), npartitions=2)
     budget = dpgep.Budget(mu=1.0)
-    with nothing_spent(budget), pytest.raises(ValueError, match="at least 2 rows, they have 0"):
+    with nothing_spent(budget), pytest.raises(ValueError, match="at least 2 people, the data have 0"):
         dpgep.solve(dpgep.pca(frame[frame["a"] > 1e9][NAMES], bound=1.0), budget=budget)
 
 

@@ -35,10 +35,8 @@ from dpgep.data import distributed
 from dpgep.data.ids import Identities, digests, numbered, numbered_digests
 from dpgep.data.inputs import opened_views
 from dpgep.data.integer_sums import NormCounts
-from dpgep.data.people import WEIGHT_BITS
-from dpgep.data.people_in_parts import Identified, checksum, joined
+from dpgep.data.people import WEIGHT_BITS, Identified, Weighting, joined, unordered_checksum
 from dpgep.data.rows import Rows
-from dpgep.data.weighting import Weighting
 from dpgep.problems.problem import dataset_of
 
 NAMES = list("abcd")
@@ -312,7 +310,7 @@ def test_checksums_depend_on_rows_groups_and_persons_but_not_on_their_order() ->
             Identified(Rows((x[part],), 1.0), codes[part], ids[part], units[part])
             for part in np.split(np.asarray(order), cuts)
         ]
-        return checksum(joined(piles), b"0123456789abcdef")
+        return unordered_checksum(joined(piles), b"0123456789abcdef")
 
     plain = found(rows, groups, whose, np.arange(50))
     assert found(rows, groups, whose, rng.permutation(50), 7, 7, 30) == plain

@@ -120,7 +120,7 @@ def test_prepared_rows_and_few_people(spark: Any, frame: pd.DataFrame) -> None:
     assert moments(model, none, bound=1.0).n == 0
     assert moments(model, spark.createDataFrame([], rows.schema), bound=1.0).n == 0
     budget = dpgep.Budget(mu=1.0)
-    with nothing_spent(budget), pytest.raises(ValueError, match="at least 2 rows, they have 0"):
+    with nothing_spent(budget), pytest.raises(ValueError, match="at least 2 people, the data have 0"):
         dpgep.solve(dpgep.pca(none, bound=1.0), budget=budget)
 
 

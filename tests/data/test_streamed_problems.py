@@ -141,7 +141,7 @@ def test_bad_rows_late_in_the_stream_cost_nothing(bad: float, rows: Matrix) -> N
             dpgep.solve(dpgep.pca(dpgep.scan([rows, spoiled]), bound=1.0), budget=budget, method=method, n_components=1)
     with pytest.raises(ValueError, match="NaN or infinite"):
         dpgep.solve(dpgep.pca(dpgep.scan([rows, scipy.sparse.csr_array(spoiled)]), bound=1.0), budget=budget)
-    with pytest.raises(ValueError, match="at least 2 rows"):
+    with pytest.raises(ValueError, match="at least 2 people"):
         dpgep.solve(dpgep.pca(dpgep.scan([rows[:1]]), bound=1.0), budget=budget)
     with pytest.raises(ValueError, match="does not have n_rows = 2999 rows"):
         dpgep.solve(dpgep.pca(dpgep.scan([rows], n_rows=N - 1), bound=1.0), budget=budget)

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import dpgep
-from dpgep.data.people import WEIGHT_BITS, row_weights
-from dpgep.data.weighting import UNIT_BITS, Weighting
+from dpgep.data.people import UNIT_BITS, WEIGHT_BITS, Weighting, row_weights
 from dpgep.methods import METHODS
 from dpgep.sklearn import PrivatePCA, PrivateScaler
 

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from dpgep._dispatch import core
 from dpgep._threads import thread_count
 from dpgep._watched import naming
-from dpgep.data.checksum import PassChecksum, PassComparison
 from dpgep.data.float_sums import RowProducts, StreamedProducts
 from dpgep.data.ids import Identities
 from dpgep.data.rows import (
@@ -37,7 +36,6 @@ from dpgep.data.rows import (
 )
 from dpgep.models.pairwise import mark_of, part_of_values
 from dpgep.models.preprocessing import Preprocessing
-from dpgep.sources import Selection
 
 _log = logging.getLogger(__name__)
 
@@ -177,55 +175,6 @@ class InMemoryDataset(Dataset):
 
     def in_memory(self, purpose: str, *, by_person: bool = False) -> Batch:
         return self._batch
-
-
-class StreamedDataset(Dataset):
-    """Rows that a `dpgep.sources.Scan` reads, one batch after the other, as often as they are needed.
-
-    ``to_batch`` makes a batch of the arrays of the selections: ``n_features`` columns in all, clipped to ``bound``.
-    """
-
-    def __init__(
-        self,
-        selections: tuple[Selection, ...],
-        to_batch: Callable[..., Batch],
-        n_features: int,
-        bound: float,
-        fewest: int,
-    ) -> None:
-        self._selections = selections
-        self._to_batch = to_batch
-        self._fewest = fewest
-        self._comparison = PassComparison("a scanned function must yield the same rows at every call")
-        self.bound, self.n_features, self.people = bound, n_features, People(selections[0].scan.n_rows)
-        self.read_once = not selections[0].scan.repeatable
-
-    def _summed(self, make: Callable[[], S], alone: bool) -> S:
-        sums = make()
-        key = None if self.read_once else self._comparison.key(alone=alone)
-        checksum = None if key is None else PassChecksum(key)
-        for batch in self._batches(checksum):
-            sums.add(batch)
-        if checksum is not None:
-            self._comparison.compare(checksum.digest())
-        return sums
-
-    def _batches(self, checksum: PassChecksum | None) -> Iterator[Batch]:
-        """One pass over the source. Raises ValueError at its end if there are too few rows."""
-        self.people.passes += 1
-        n = 0
-        for arrays in self._selections[0].scan.read(*self._selections, apart=True):
-            batch = self._to_batch(*arrays)
-            n += batch.n
-            if checksum is not None:
-                checksum.add(batch.rows, batch.groups)
-            yield batch
-        if n < self._fewest:
-            raise ValueError(f"the source must have at least {self._fewest} rows, it has {n}")
-        self.people.n = n
-
-    def in_memory(self, purpose: str, *, by_person: bool = False) -> Batch:
-        raise ValueError(IN_BATCHES.format(purpose))
 
 
 class DerivedDataset(Dataset):

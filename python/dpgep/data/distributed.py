@@ -22,15 +22,22 @@ import numpy as np
 
 from dpgep._optional import import_extra
 from dpgep._threads import one_thread_per_task
-from dpgep.data import people_in_parts
 from dpgep.data.checksum import PassChecksum, PassComparison, combined
 from dpgep.data.dataset import Dataset, People
 from dpgep.data.ids import Identities
 from dpgep.data.inputs import check_not_masked, known_rows
-from dpgep.data.people import WEIGHT_BITS, enough_people
-from dpgep.data.people_in_parts import Identified
+from dpgep.data.people import (
+    UNIT_BITS,
+    WEIGHT_BITS,
+    Identified,
+    SumsOfPeople,
+    Weighting,
+    dealt,
+    enough_people,
+    joined,
+    unordered_checksum,
+)
 from dpgep.data.rows import Batch, S, Sums, add_weighted
-from dpgep.data.weighting import UNIT_BITS, Weighting
 from dpgep.sources import Scan, Selection, scan
 from dpgep.sources.encoding import Categories
 from dpgep.sources.kinds import is_dask_collection
@@ -140,12 +147,10 @@ class DistributedDataset(Dataset):
             self._scan.check_rows(n)
         sums: Any = pickle.loads(stored)
         if self._several_rows:
-            n = enough_people(sums.n_people(), self._fewest)
-        elif n < self._fewest:
-            raise ValueError(f"the data must have at least {self._fewest} rows, they have {n}")
+            n = sums.n_people()
+        self.people.n = enough_people(n, self._fewest)
         if key is not None:
             self._comparison.compare(checksum)
-        self.people.n = n
         if self._several_rows and identities is not None:
             identities.add_rows(sums.whose)
         return sums.sums if self._several_rows else sums  # type: ignore[no-any-return]
@@ -189,7 +194,7 @@ def gathered(*piles: list[Identified] | Exception) -> Identified | Exception | N
             return pile
         batches += pile
     try:
-        return people_in_parts.joined(batches)
+        return joined(batches)
     except Exception as error:
         return _carried(error)
 
@@ -202,8 +207,8 @@ def summed_people(task: Task, people: Identified | Exception | None) -> Partial:
         return people
     try:
         with one_thread_per_task():
-            sums = people_in_parts.SumsOfPeople(make, people, *weights)
-            digest = b"" if key is None else people_in_parts.checksum(people, key)
+            sums = SumsOfPeople(make, people, *weights)
+            digest = b"" if key is None else unordered_checksum(people, key)
         n_rows = 0 if people is None else people.rows.n
         return n_rows, pickle.dumps(sums, protocol=pickle.HIGHEST_PROTOCOL), digest
     except Exception as error:
@@ -218,10 +223,10 @@ def summed_partition(task: Task, *part: Any) -> Partial:
 def dealt_part(
     read: Callable[..., Any], identified: Callable[..., Any], n_piles: int, *part: Any
 ) -> list[list[Identified]] | Exception:
-    """`people_in_parts.dealt`, where the part is read."""
+    """`dealt`, where the part is read."""
     try:
         with one_thread_per_task():
-            return people_in_parts.dealt(read, identified, n_piles, *part)
+            return dealt(read, identified, n_piles, *part)
     except Exception as error:
         return _carried(error)
 

@@ -1,36 +1,57 @@
-"""Several rows to a person: ids become the weight of each row, and every sum counts each person once.
+"""How much rows count: whose each is (``person=``), up to how many of a person count alike (``rows=``), ``weights=``.
 
-A person's weight is 2^WEIGHT_BITS, shared by their rows as evenly as whole numbers allow: of m rows each has
-floor(2^WEIGHT_BITS / m), and one has what is left over. Who has more than 64 rows, of whom much may be left over, has
-one more for each of some rows before (`core.Shares`). Which rows these are depends on the person's rows alone, not on
-their order, and favours none: they are taken by a hash of their contents. It takes no memory of single rows, of which
-there may be any number. All weights of a person add up to 2^WEIGHT_BITS exactly, so that what a person adds to a sum,
-over 2^WEIGHT_BITS, is a mean of what single rows would add: within their convex hull. There a person moves no answer by
-more than one row would (proof: proofs/Hull.v).
+A row of weight w, one of m rows of its person, counts w/W/max(m, M) of a person, W the largest weight and M the rows
+that count alike: all rows of a person add up to at most one.
 
-With weights of a survey, or rows that count alike (`Weighting`), each row has a part of its own, rounded down, and what
-is left over is dealt in the same way: a person's rows add up to at most 2^WEIGHT_BITS.
+Ids become the weight of each row, and every sum counts each person once. A person's weight is 2^WEIGHT_BITS, shared by
+their rows as evenly as whole numbers allow: of m rows each has floor(2^WEIGHT_BITS / m), and one has what is left over.
+Who has more than 64 rows, of whom much may be left over, has one more for each of some rows before (`core.Shares`).
+Which rows these are depends on the person's rows alone, not on their order, and favours none: they are taken by a hash
+of their contents. It takes no memory of single rows, of which there may be any number. All weights of a person add up
+to 2^WEIGHT_BITS exactly, so that what a person adds to a sum, over 2^WEIGHT_BITS, is a mean of what single rows would
+add: within their convex hull. There a person moves no answer by more than one row would (proof: proofs/Hull.v). Where
+rows have weights or count alike, each has a part of its own, rounded down, and what is left over is dealt in the same
+way.
+
+Rows of a person in several parts of a data set are dealt out anew, so that all are in one part. Weights follow from a
+person's rows alone, in whatever order, and sums are exact: so they have the same bits as sums of all rows in memory.
+Whoever has made the parts, digests of ids show whether two share a person.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Generic, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgep._checks import require_count, require_positive
 from dpgep._dispatch import core
 from dpgep._threads import run, thread_count
 from dpgep.data.checksum import PassChecksum, PassComparison
 from dpgep.data.dataset import IN_BATCHES, ONE_ROW, Dataset, People
-from dpgep.data.ids import Identities, Numbering, Numbers, digests, numbered
-from dpgep.data.rows import Batch, Rows, S, Weights, add_weighted, block_height, joined_views
-from dpgep.data.weighting import UNIT_BITS, Weighting
+from dpgep.data.groups import as_vector
+from dpgep.data.ids import (
+    IDS,
+    WEIGHTS,
+    Digests,
+    Identities,
+    Numbering,
+    Numbers,
+    digests,
+    name_of,
+    numbered,
+    numbered_digests,
+    split_off,
+)
+from dpgep.data.rows import NO_GROUP, Batch, Rows, S, Weights, add_weighted, block_height, joined_views
 from dpgep.models.model import PublicFacts
-from dpgep.sources import Selection
+from dpgep.sources import Scan, Selection, as_vector_of_values
 
 # Public: rows of one person differ in their weights by at most 2^-12 of the person's. The finest grid of most releases
 # has 18 bits or more beside it, and sums over 2^20 people fit 64 bits in every stage.
@@ -39,6 +60,88 @@ _WHOLE = 1 << WEIGHT_BITS
 
 # The rows of people, and the code of each one's group, `NO_GROUP` for none; None where there are no groups.
 Coded = tuple[Rows, NDArray[np.intp] | None]
+
+
+# Weights are whole numbers of these units of the largest one: what sums in floating point can tell apart.
+UNIT_BITS = 40
+# More rows that count alike than this would have a weight of less than one whole unit of a release.
+_MOST_ROWS = 1 << 12
+
+
+NO_PUBLIC_N = "public_n is a number of people: sums over weighted people are divided by their total weight"
+
+
+@dataclass(frozen=True, eq=False)
+class Weighting:
+    """What users pass as ``person``, ``rows``, ``weights`` and ``largest_weight``; checked, but for what rows hold.
+
+    ``name`` is what reports call the ids, once columns were split off.
+    """
+
+    person: Any = None
+    rows: int | None = None
+    weights: Any = None
+    largest_weight: float | None = None
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.rows is not None:
+            if self.person is None:
+                raise ValueError("rows says how many rows of a person count alike: give person, whose each row is")
+            require_count("rows", self.rows, largest=_MOST_ROWS)
+        if self.weights is None and self.largest_weight is not None:
+            raise ValueError("largest_weight bounds weights: give these as well")
+        if self.weights is not None:
+            if self.largest_weight is None:
+                raise ValueError(
+                    "weights need largest_weight, which is public and must not follow from the data: larger ones are "
+                    "cut off at it"
+                )
+            require_positive("largest_weight", self.largest_weight)
+
+    @property
+    def most_alike(self) -> int | None:
+        """Up to how many rows of a person count alike; None where the rows of each person add up to one exactly.
+
+        Of people who may count less, how much they count together depends on the data.
+        """
+        return None if self.weights is None and self.rows is None else self.rows or 1
+
+    def split_off(self, views: Sequence[Any]) -> tuple[tuple[Any, ...], Weighting]:
+        """The data without columns of ids and of weights, and these columns in place of their names."""
+        kept, person = split_off(views, self.person, IDS)
+        kept, weights = split_off(kept, self.weights, WEIGHTS)
+        return kept, replace(self, person=person, weights=weights, name=name_of(self.person))
+
+    @property
+    def columns(self) -> tuple[Any, ...]:
+        """The ids and the weights, as far as there are any."""
+        return tuple(each for each in (self.person, self.weights) if each is not None)
+
+    def bare(self) -> Weighting:
+        """The same without these columns, of which it knows whether they are there: for where rows are read."""
+        person, weights = (None if each is None else True for each in (self.person, self.weights))
+        return replace(self, person=person, weights=weights)
+
+    def require_of(self, source: Scan) -> None:
+        """Raise ValueError for columns of another source."""
+        for column, given in ((IDS, self.person), (WEIGHTS, self.weights)):
+            if given is not None and getattr(given, "scan", None) is not source:
+                raise ValueError(f"{column.name} must come from the source of the rows, to be read together with them")
+
+    def units(self, weights: Any, n_rows: int) -> Numbers | None:
+        """(n,), weights in units of 2^-UNIT_BITS of the largest, to which they are cut; below zero they are none.
+
+        None without weights: each row has all of these units.
+        """
+        if self.largest_weight is None:
+            return None
+        values = as_vector(as_vector_of_values(weights), "weights", n_rows)
+        if np.isnan(values).any():
+            raise ValueError("weights has missing values: drop these rows, or give them the weight 0")
+        with np.errstate(over="ignore"):
+            parts = np.clip(values / self.largest_weight, 0.0, 1.0)
+        return np.asarray(np.rint(np.ldexp(parts, UNIT_BITS)).astype(np.int64))
 
 
 class PeopleDataset(Dataset):
@@ -82,31 +185,35 @@ class PeopleDataset(Dataset):
         return Batch(self._coded[0], weights=weights, persons=self._persons)
 
 
-class StreamedPeopleDataset(Dataset):
-    """The same of rows that a source reads batch by batch: a pass before all others counts the rows of each person.
+class StreamedDataset(Dataset):
+    """Rows that a `dpgep.sources.Scan` reads, one batch after the other, as often as they are needed.
 
-    It keeps some 18 bytes a person (16 more with weights, and 10 with ids of text), and nothing of a row: whose each is
-    and what it counts is looked up in every pass. (Somebody's more than 64 rows take a second pass, several weights of
-    a person one more.) Where each row is a person, no pass is needed. Every pass is compared with the first.
+    ``to_coded`` makes rows, and the code of each one's group, of the arrays of the selections: ``n_features`` columns
+    in all, clipped to ``bound``. Without ``weighting`` each row is a person.
+
+    Of people with several rows, a pass before all others counts the rows of each. It keeps some 18 bytes a person (16
+    more with weights, and 10 with ids of text), and nothing of a row: whose each is and what it counts is looked up in
+    every pass. (Somebody's more than 64 rows take a second pass, several weights of a person one more.)
     """
-
-    weight_bits = WEIGHT_BITS
 
     def __init__(
         self,
         selections: tuple[Selection, ...],
-        weighting: Weighting,
         to_coded: Callable[..., Coded],
         n_features: int,
         bound: float,
         fewest: int,
+        weighting: Weighting | None = None,
         identities: Identities | None = None,
     ) -> None:
-        self._selections, self._weighting, self._to_coded, self._fewest = selections, weighting, to_coded, fewest
+        self._selections, self._to_coded, self._fewest = selections, to_coded, fewest
+        self._weighting = weighting or Weighting()
         self._numbering = Numbering()
         self._shares: core.Shares | None = None
         self._comparison = PassComparison("a scanned function must yield the same rows at every call")
-        self.bound, self.n_features, self.people = bound, n_features, People(None, identities=identities)
+        n = selections[0].scan.n_rows if weighting is None else None
+        self.weight_bits = 0 if weighting is None else WEIGHT_BITS
+        self.bound, self.n_features, self.people = bound, n_features, People(n, identities=identities)
         self.read_once = not selections[0].scan.repeatable
 
     def _summed(self, make: Callable[[], S], alone: bool) -> S:
@@ -115,20 +222,21 @@ class StreamedPeopleDataset(Dataset):
             self._shares = self._shares or self._counted()
             are_open = _all_open(self._numbering.n)
         self.people.passes += 1
-        for coded, persons, units in self._pass():
+        for coded, persons, units in self._pass(alone=alone and not self.weight_bits):
             n_rows += coded[0].n
-            if persons is None:
-                weights = weights_alone(units, self.weight_bits)
-            else:
+            weights: Weights | None = None
+            if persons is not None:
                 assert self._shares is not None
                 weights = _shared(self._shares, persons, row_keys(*coded), units, are_open, self.weight_bits)
+            elif units is not None:
+                weights = weights_alone(units, self.weight_bits)
             add_weighted(total, make, weighted(coded, weights))
         if self._weighting.person is None:
             self.people.n = enough_people(n_rows, self._fewest)
         return total
 
-    def in_finest_weights(self) -> StreamedPeopleDataset:
-        if self._weighting.most_alike is None:
+    def in_finest_weights(self) -> StreamedDataset:
+        if not self.weight_bits or self._weighting.most_alike is None:
             return self
         finer = copy(self)
         finer.weight_bits, finer._shares = UNIT_BITS, None
@@ -148,12 +256,12 @@ class StreamedPeopleDataset(Dataset):
             is_open = False
         return shares
 
-    def _pass(self, *, is_open: bool = False) -> Iterator[tuple[Coded, Any, Any]]:
+    def _pass(self, *, alone: bool = False, is_open: bool = False) -> Iterator[tuple[Coded, Any, Any]]:
         """The rows of each batch, whose they are, and their units; None without ids, or weights.
 
-        Only in a pass that is open may people be new.
+        Only in a pass that is open may people be new. One that is ``alone`` need not be compared with the first.
         """
-        key = None if self.read_once else self._comparison.key(alone=False)
+        key = None if self.read_once else self._comparison.key(alone=alone)
         checksum, n_views = None if key is None else PassChecksum(key), len(self._selections)
         for arrays in self._selections[0].scan.read(*self._selections, *self._weighting.columns, apart=True):
             coded, beside = self._to_coded(*arrays[:n_views]), iter(arrays[n_views:])
@@ -174,8 +282,8 @@ class StreamedPeopleDataset(Dataset):
         raise ValueError(IN_BATCHES.format(purpose))
 
 
-def weighted(coded: Coded, weights: Weights) -> Batch:
-    """Rows that count as often as their weights say."""
+def weighted(coded: Coded, weights: Weights | None) -> Batch:
+    """Rows that count as often as their weights say; None: once."""
     rows, codes = coded
     return Batch(rows, weights=weights) if codes is None else Batch.of_codes(rows, codes, weights)
 
@@ -196,7 +304,7 @@ def weight_bits_of(facts: PublicFacts) -> int:
 def enough_people(n: int, fewest: int) -> int:
     """The number of people. Raises ValueError for too few where it is public."""
     if n < fewest:
-        raise ValueError(f"there must be at least {fewest} people, person has {n}")
+        raise ValueError(f"there must be at least {fewest} people, the data have {n}")
     return n
 
 
@@ -274,3 +382,119 @@ def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):
         words = (words ^ words >> np.uint64(shift)) * np.uint64(factor)
     return words
+
+
+class Identified(NamedTuple):
+    """Rows, the code of each one's group (None: there are no groups), the digest of its person, (n, 2), and its weight,
+    (n, 1); (n, 0) without ids, or without weights.
+    """
+
+    rows: Rows
+    groups: NDArray[np.intp] | None
+    whose: Digests
+    units: Numbers
+
+    @classmethod
+    def of(cls, to_coded: Callable[..., Coded], weighting: Weighting, *arrays: Any) -> Identified:
+        """Rows of arrays, of which ids and weights, as far as there are any, are the last."""
+        others = iter(arrays[len(arrays) - len(weighting.columns) :])
+        rows, groups = to_coded(*arrays[: len(arrays) - len(weighting.columns)])
+        whose, units = np.empty((rows.n, 0), np.uint64), np.empty((rows.n, 0), np.int64)
+        if weighting.person is not None:
+            whose = digests(next(others), rows.n)
+        if (found := weighting.units(next(others, None), rows.n)) is not None:
+            units = found[:, None]
+        return cls(rows, groups, whose, units)
+
+    def taken(self, which: NDArray[np.intp]) -> Identified:
+        """A copy of some of the rows."""
+        groups = None if self.groups is None else self.groups[which]
+        return Identified(self.rows.taken(which), groups, self.whose[which], self.units[which])
+
+    def weighed(self, persons: Numbers | None, most_alike: int | None, bits: int) -> Batch:
+        """The rows with the weights that follow from the numbers of their persons; None: each is one."""
+        coded, units = (self.rows, self.groups), self.units[:, 0] if self.units.shape[1] else None
+        return weighted(coded, row_weights(persons, partial(row_keys, *coded), units, most_alike or 1, bits))
+
+
+def dealt(
+    read: Callable[..., Iterator[tuple[Any, ...]]], identified: Callable[..., Identified], n_piles: int, *part: Any
+) -> list[list[Identified]]:
+    """Copies of the rows of a part in piles: which a person's rows are in, follows from the id alone."""
+    piles: list[list[Identified]] = [[] for _ in range(n_piles)]
+    for arrays in read(*part):
+        batch = identified(*arrays)
+        places = batch.whose[:, 0] % np.uint64(n_piles)
+        for place, pile in enumerate(piles):
+            pile.append(batch.taken(np.flatnonzero(places == place)))
+    return piles
+
+
+def joined(piles: Sequence[Identified]) -> Identified | None:
+    """The rows of some piles in one; None where there are none."""
+    if len(piles) < 2:
+        return piles[0] if piles else None
+    rows, groups, whose, units = zip(*piles, strict=True)
+    views = zip(*(each.views for each in rows), strict=True)
+    codes = None if groups[0] is None else np.concatenate(groups)
+    return Identified(
+        Rows(tuple(map(_stacked, views)), rows[0].bound), codes, np.concatenate(whose), np.concatenate(units)
+    )
+
+
+def _stacked(blocks: Sequence[Any]) -> Any:
+    if all(isinstance(block, np.ndarray) for block in blocks):
+        return np.concatenate(blocks)
+    from scipy import sparse
+
+    return sparse.vstack([sparse.csr_array(block) for block in blocks], format="csr")
+
+
+class SumsOfPeople(Generic[S]):
+    """Sums that ``make`` begins, over all rows of some people but who is left out, and the digest of each person."""
+
+    def __init__(
+        self,
+        make: Callable[[], S],
+        people: Identified | None,
+        most_alike: int | None,
+        bits: int,
+        left_out: Identities | None = None,
+    ) -> None:
+        self.sums, self.whose = make(), np.empty((0, 2), np.uint64)
+        if people is not None:
+            people = people if left_out is None else people.taken(left_out.others(people.whose))
+            persons, self.whose = numbered_digests(people.whose)
+            add_weighted(self.sums, make, people.weighed(persons, most_alike, bits))
+
+    def merge(self, other: SumsOfPeople[S]) -> None:
+        """Add the sums over other people."""
+        self.sums.merge(other.sums)
+        self.whose = np.concatenate([self.whose, other.whose])
+
+    def n_people(self) -> int:
+        """Their number. Raises ValueError where a person was in two of the parts that were merged."""
+        if len(numbered_digests(self.whose)[1]) < len(self.whose):
+            raise ValueError("rows of a person came to several workers: ids must be of one type in all partitions")
+        return len(self.whose)
+
+
+def unordered_checksum(people: Identified | None, key: bytes) -> bytes:
+    """A keyed checksum of rows with their groups, persons and weights, in any order: that of their hashes, sorted.
+
+    A row is some words of 32 bits, and has two sums of them, each word times a random one of 64 bits, modulo 2^64. Two
+    rows have the same sums with a probability of at most 2^-66.
+    """
+    if people is None:
+        return b""
+    rows, groups, whose, units = people
+    factors = np.random.Philox(key=int.from_bytes(key, "little")).random_raw((2 * rows.d + 7, 2))
+    codes = np.zeros(rows.n, np.int64) if groups is None else groups - NO_GROUP
+    hashes, height = np.empty((rows.n, 2), np.uint64), block_height(max(rows.n, 1), rows.d)
+    for start in range(0, rows.n, height):
+        part = slice(start, min(start + height, rows.n))
+        values = np.ascontiguousarray(joined_views(rows, part)).view(np.uint32)
+        beside = whose[part].view(np.uint32), codes[part, None], units[part].view(np.uint32)
+        words = np.hstack([values, *beside], dtype=np.uint64, casting="unsafe")
+        hashes[part] = words @ factors[: words.shape[1]]
+    return hashlib.blake2b(hashes[np.lexsort(hashes.T)].tobytes()).digest()

@@ -17,9 +17,8 @@ from dpgep.data.ids import Identities
 from dpgep.data.inputs import check_adjacency, clipping_of, inputs_of, named, opened_views, require_row_model
 from dpgep.data.integer_moments import BITS, DEFAULT_BITS, ExactSums, IntegerMoments, sums_of_nobody
 from dpgep.data.integer_sums import not_finite_in
-from dpgep.data.people import weight_bits_of
+from dpgep.data.people import NO_PUBLIC_N, Weighting, weight_bits_of
 from dpgep.data.rows import OF_SUMS, NotFiniteError
-from dpgep.data.weighting import NO_PUBLIC_N, Weighting
 from dpgep.models.model import Adjacency, Matrix, PublicFacts, PublicSide
 from dpgep.models.moments import MomentLayout
 from dpgep.models.preprocessing import AutoPreprocessing, Preprocessing, takes_missing

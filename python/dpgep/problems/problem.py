@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep.data.dataset import Dataset, InMemoryDataset, PreprocessedDataset, StreamedDataset
+from dpgep.data.dataset import Dataset, InMemoryDataset, PreprocessedDataset
 from dpgep.data.distributed import DaskDataset, SparkDataset, dask_parts, read_again, read_chunks
 from dpgep.data.float_sums import FloatSums, GroupSums, RowProducts, StreamedProducts, cross_norms
 from dpgep.data.groups import class_codes, slice_codes
@@ -32,9 +32,8 @@ from dpgep.data.inputs import (
 )
 from dpgep.data.integer_moments import IntegerMoments, sums_of_nobody
 from dpgep.data.integer_sums import GridSums, not_finite_in
-from dpgep.data.people import Coded, PeopleDataset, StreamedPeopleDataset
+from dpgep.data.people import NO_PUBLIC_N, Coded, PeopleDataset, StreamedDataset, Weighting, weighted
 from dpgep.data.rows import Batch, NotFiniteError, Rows
-from dpgep.data.weighting import NO_PUBLIC_N, Weighting
 from dpgep.models import GepModel
 from dpgep.models.model import Adjacency, Matrix, Model, PublicFacts, PublicSide
 from dpgep.models.moments import MomentLayout
@@ -259,7 +258,7 @@ def rows_of(problem: Problem, purpose: str) -> MomentProblem:
 
 def batch_of(model: RowModel, bound: float, *data: Any) -> Batch:
     """The people of one batch of data, checked: their rows and, where the model has a grouping, the group of each."""
-    return _batch(*coded_of(model, bound, *data))
+    return weighted(coded_of(model, bound, *data), None)
 
 
 def coded_of(model: RowModel, bound: float, *data: Any) -> Coded:
@@ -269,10 +268,6 @@ def coded_of(model: RowModel, bound: float, *data: Any) -> Coded:
         views.append(as_matrix(values, name))
         require_width(views[-1].shape[1], name, columns.stop - columns.start)
     return _coded(model, bound, views, data[len(views) :])
-
-
-def _batch(rows: Rows, codes: NDArray[np.intp] | None) -> Batch:
-    return Batch(rows) if codes is None else Batch.of_codes(rows, codes)
 
 
 def _coded(model: RowModel, bound: float, views: Sequence[Any], groups: Sequence[Any]) -> Coded:
@@ -311,7 +306,7 @@ def dataset_of(
             raise TypeError("client= is for Dask collections and Parquet files: rows in memory need no cluster")
         coded = _coded(model, bound, [view.rows for view in views], groups)
         if weighting is None:
-            return InMemoryDataset(_batch(*coded))
+            return InMemoryDataset(weighted(coded, None))
         return PeopleDataset(coded, weighting, fewest_rows(adjacency), identities)
     beside = () if weighting is None else weighting.columns
     to_rows: Any = partial(batch_of if weighting is None else coded_of, model, bound)
@@ -332,9 +327,7 @@ def dataset_of(
     if weighting is not None:
         weighting.require_of(people)
     if client is None and not is_spark_frame(people.value):
-        if weighting is None:
-            return StreamedDataset(data, *facts)
-        return StreamedPeopleDataset(data, weighting, *facts, identities)
+        return StreamedDataset(data, partial(coded_of, model, bound), *facts[1:], weighting, identities)
     together = (*data, *beside)
     if is_spark_frame(people.value):
         return SparkDataset(together, *facts, **of_people)
