@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import warnings
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -33,14 +34,18 @@ def import_extra(module: str, extra: str) -> Any:
 
 
 def progress_bar(wanted: bool | None, what: str, total: int | None, unit: str) -> AbstractContextManager[Any]:
-    """A tqdm bar on stderr, or None in its place.
+    """A tqdm bar on stderr, in a notebook below its cell, or None in its place.
 
-    ``wanted``: True for always, False for never, None for a bar after a second in a terminal, where tqdm is installed.
+    ``wanted``: True for always, False for never, None for a bar after a second in a terminal or a notebook, where tqdm
+    is installed.
     """
-    if wanted is False or (wanted is None and not (sys.stderr and sys.stderr.isatty())):
+    if wanted is False or (wanted is None and not (sys.stderr and sys.stderr.isatty()) and not _in_notebook()):
         return nullcontext()
     try:
-        tqdm = import_extra("tqdm", "progress").tqdm
+        import_extra("tqdm", "progress")
+        with warnings.catch_warnings():  # a notebook without ipywidgets has a bar of text
+            warnings.simplefilter("ignore")
+            tqdm = importlib.import_module("tqdm.auto").tqdm
     except MissingExtraError:
         if wanted:
             raise
@@ -50,3 +55,9 @@ def progress_bar(wanted: bool | None, what: str, total: int | None, unit: str) -
         desc=what, total=total, unit=f" {unit}", unit_scale=True, delay=delay, file=sys.stderr
     )
     return bar
+
+
+def _in_notebook() -> bool:
+    """Whether this is a kernel of Jupyter, whose stderr is no terminal."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return "IPKernelApp" in getattr(shell, "config", ())

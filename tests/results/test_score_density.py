@@ -83,6 +83,21 @@ def test_groups_are_counted_apart() -> None:
     assert {*groups} == {"a", "b", "c"}
 
 
+def test_people_of_no_class_are_no_background_of_the_others() -> None:
+    """A third of the people has no class: the density is that of the others, and is nowhere lifted."""
+    rows, which = people(6000)
+    problem = dpgep.fda(rows, which, classes=[0, 1], bound=20.0)
+    solution = solve_seeded(problem, epsilon=2.0, delta=DELTA, n_components=1)
+    found = density(solution, problem, epsilon=2.0, delta=DELTA)
+    scores = solution.transform(rows)[:, 0]
+    exact = np.array([np.histogram(scores[which == each], found.edges[0])[0] for each in (0, 1)])
+    assert found.density.sum() == pytest.approx(1.0)
+    assert np.abs(found.density - exact / exact.sum()).sum() / 2 < 0.1
+    assert found.shares.sum() == pytest.approx(exact.sum() / 6000, abs=6 * found.deviation * math.sqrt(128))
+    nobody = dpgep.fda(rows, which, classes=[7, 8], bound=20.0)
+    assert density(solution, nobody, epsilon=math.inf).density.sum() == pytest.approx(1.0)
+
+
 def test_one_score_is_counted_by_group() -> None:
     """Two classes have no plane."""
     rows, which = people(3000)

@@ -1074,3 +1074,25 @@ def test_progress_bar(
         assert "rows/s" in written
     else:
         assert written.strip() == ""
+
+
+def test_a_notebook_without_widgets_shows_a_bar_of_text_and_no_warning() -> None:
+    """In a process that has a kernel of Jupyter in its modules, and whose stderr is no terminal."""
+    code = (
+        "import sys, types, numpy as np, dpgep, dpgep._optional as optional\n"
+        "shell = types.SimpleNamespace(config={KERNEL})\n"
+        "sys.modules['IPython'] = types.SimpleNamespace(get_ipython=lambda: shell)\n"
+        "sys.modules['ipywidgets'] = None\n"
+        "optional._DELAY = -1.0\n"
+        "scan = dpgep.scan(np.ones((100, 2)))\n"
+        "list(scan.read(scan))"
+    )
+    shown = {
+        kernel: subprocess.run(
+            [sys.executable, "-W", "error", "-c", code.replace("KERNEL", kernel)], capture_output=True, text=True
+        ).stderr
+        for kernel in ("'IPKernelApp': {}", "'TerminalIPythonApp': {}")
+    }
+    assert "100/100" in shown["'IPKernelApp': {}"]
+    assert "Warning" not in shown["'IPKernelApp': {}"]
+    assert shown["'TerminalIPythonApp': {}"] == ""

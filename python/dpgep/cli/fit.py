@@ -9,10 +9,10 @@ import argparse
 import base64
 import io
 import sys
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import dpgep
 from dpgep.cli.budget import Paying, add_budget
@@ -34,10 +34,13 @@ from dpgep.cli.plan import listed_features, show_dry_run
 from dpgep.loading import require_storable
 from dpgep.problems.builders import BUILDERS
 from dpgep.problems.problem import Problem
+from dpgep.results.score_density import ScoreDensity
 from dpgep.sources.names import identifies, listed
 
 # Options with the values of a builder's parameters.
 _AS_THEY_ARE = ("rows", "largest_weight", "standardize", "center", "alpha", "by_group")
+# What can be bought, and kept in a file.
+_Answer: TypeAlias = dpgep.Solution | dpgep.Release | ScoreDensity
 
 
 def add(commands: Commands) -> None:
@@ -67,19 +70,20 @@ def add(commands: Commands) -> None:
                 "--sparsity", type=or_auto(positive), metavar="K", help="features per component, or auto"
             )
         add_budget(parser)
-        _add_running(parser, "OUT.dpgep" if name == "release" else "OUT.json")
+        running = add_running(parser, "OUT.dpgep" if name == "release" else "OUT.json")
+        running.add_argument("--dry-run", action="store_true", help="print price and expected errors; spend nothing")
+        running.add_argument("--people", type=positive, metavar="N", help="for --dry-run, if the files do not say it")
         parser.set_defaults(run=_run, model=name)
 
 
-def _add_running(parser: argparse.ArgumentParser, output: str) -> None:
+def add_running(parser: argparse.ArgumentParser, output: str) -> Any:
     group = parser.add_argument_group("running")
     group.add_argument("-o", "--output", type=Path, metavar=output, help="file of the result")
     group.add_argument("--force", action="store_true", help="replace the output if it exists")
-    group.add_argument("--dry-run", action="store_true", help="print price and expected errors; spend nothing")
-    group.add_argument("--people", type=positive, metavar="N", help="for --dry-run, if the files do not say it")
     group.add_argument("--threads", type=positive, metavar="N", help="most threads (default: all processors)")
     group.add_argument("--quiet", action="store_true", help="no list of features, no progress bar")
     group.add_argument("--seed", type=int, help="for tests: NOT PRIVATE to anyone who knows the seed")
+    return group
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -89,22 +93,32 @@ def _run(options: argparse.Namespace) -> int:
     if options.dry_run:
         _say_what_counts(data, options)
         return show_dry_run(problem, options, paying)
+    return 0 if bought(lambda: _answer(problem, options, paying), problem, data, options, paying) else 1
+
+
+def bought(buy: Callable[[], Any], problem: Problem, data: Data, options: argparse.Namespace, paying: Paying) -> Any:
+    """What ``buy()`` returns, once it is kept in the file of -o, and shown; None where it could not be kept."""
     if options.output is None:
         raise UsageError("-o OUT is missing: the result must be kept, since another run would be paid for again")
-    inputs = [*options.data, *([] if options.budget is None else [options.budget, f"{options.budget}.head"])]
-    with Output(options.output, force=options.force, inputs=inputs) as output:
+    with Output(options.output, force=options.force, inputs=inputs_of(options)) as output:
         output.try_place()
         _say_what_counts(data, options)
         if not options.quiet:
             say(f"features  {listed_features(problem.model)}")
         with paying.said_on_failure():
-            answer = _answer(problem, options, paying)
+            answer = buy()
             options.interrupts.ignore()
             is_kept = _keep(answer, output, options.output)
     options.interrupts.kept()
     if is_kept:
-        _show(str(answer if isinstance(answer, dpgep.Solution) else answer.report))
-    return 0 if is_kept else 1
+        _show(str(answer.report if isinstance(answer, dpgep.Release) else answer))
+    return answer if is_kept else None
+
+
+def inputs_of(options: argparse.Namespace) -> list[str]:
+    """Files that no output may replace."""
+    budget = [] if options.budget is None else [options.budget, f"{options.budget}.head"]
+    return [*options.data, *budget, *filter(None, [getattr(options, "solution", None)])]
 
 
 def _say_what_counts(data: Data, options: argparse.Namespace) -> None:
@@ -114,7 +128,7 @@ def _say_what_counts(data: Data, options: argparse.Namespace) -> None:
         say(f"people    each row counts as one: if {listed(ids, 40)} says whose rows they are, pass --person")
 
 
-def _keep(answer: dpgep.Solution | dpgep.Release, output: Output, place: Path) -> bool:
+def _keep(answer: _Answer, output: Output, place: Path) -> bool:
     """Write what was paid for to its file, or, where that fails, to stdout, or to stderr."""
     buffer = io.BytesIO()
     answer.save(buffer)

@@ -131,11 +131,8 @@ def _transform(options: argparse.Namespace) -> int:
         raise UsageError(f"-o must end in one of {', '.join(_SUFFIXES)}, got {options.output}")
     if options.keep and suffix == ".npy":
         raise UsageError("--keep needs a table: -o OUT.csv or OUT.parquet")
-    try:
-        solution = dpgep.load(options.solution)
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{options.solution} holds no solution: {error}") from None
-    data, views = _views(solution, options)
+    solution = loaded(options.solution)
+    data, views = views_of(solution, options)
     kept = [data.vector(name) for name in options.keep]
     inputs = [options.solution, *options.data]
     with Output(options.output, force=options.force, inputs=inputs) as output:
@@ -155,7 +152,18 @@ def _transform(options: argparse.Namespace) -> int:
     return 0
 
 
-def _views(solution: dpgep.Solution, options: argparse.Namespace) -> tuple[Data, list[Selection]]:
+def loaded(path: Path, *others: type) -> Any:
+    """The solution in a file, or one of other kinds."""
+    try:
+        found = dpgep.load(path)
+        if not isinstance(found, (dpgep.Solution, *others)):
+            raise ValueError(f"it is a {type(found).__name__}")
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} holds no solution: {error}") from None
+    return found
+
+
+def views_of(solution: dpgep.Solution, options: argparse.Namespace) -> tuple[Data, list[Selection]]:
     """The data with the columns of the fit, indicators and days made as they were there."""
     names = solution.feature_names
     progress = False if options.quiet else None

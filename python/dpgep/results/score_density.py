@@ -67,10 +67,13 @@ class ScoreDensity:
         """(C, G, G) or (C, G), the shares without what the noise explains: none is negative, and all add up to 1.
 
         Coefficients in Daubechies' wavelets of four, of all shifts (Coifman and Donoho 1995), are kept if they are
-        more than 4.5 deviations of the noise; what results is projected onto distributions. Post-processing.
+        more than 4.5 deviations of the noise; what results is projected onto distributions of the people who have a
+        group: of everybody, unless the sum of all shares is 3 deviations of its noise below 1. Post-processing.
         """
         kept = np.array([_denoised(each, self.deviation) for each in self.shares])
-        return _distribution(kept)
+        total, noise = float(self.shares.sum()), self.deviation * math.sqrt(self.shares.size)
+        everybody = self.groups is None or total > 1 - 3 * noise
+        return _distribution(kept if everybody else kept / max(total, noise, np.finfo(float).tiny))
 
     def marginal(self, axis: int) -> Matrix:
         """(C, G), the shares of the people in each interval of the first (0) or second (1) score."""

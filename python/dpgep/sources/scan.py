@@ -222,7 +222,7 @@ def scan(
     batch_rows : int, optional
         Most rows in a batch. Default: 16 MB of what is selected.
     progress : bool, optional
-        Whether each pass shows a bar on stderr (extra ``progress``). Default: where stderr is a terminal, after one
+        Whether each pass shows a bar on stderr (extra ``progress``). Default: in a terminal or a notebook, after one
         second. It shows the number of rows and is not private: turn it off where that number is secret and others
         watch.
     categories : mapping from names of columns to lists, optional
