@@ -19,7 +19,7 @@ from stored import bytes_of
 import dpgep
 from dpgep.data.integer_moments import ExactMomentsByGroup
 from dpgep.data.rows import Batch, Rows
-from dpgep.models.contrast import ContrastPencil
+from dpgep.models import ContrastPencil
 from dpgep.models.moments import MomentLayout, MomentNoise, ReleasedMoments
 from dpgep.privacy.noise import calibrate_moments, moment_mu
 

@@ -13,8 +13,9 @@ import pickle
 import sys
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from copy import copy
-from functools import partial
+from functools import partial, wraps
 from itertools import groupby
 from typing import Any, ClassVar, TypeVar
 
@@ -32,7 +33,6 @@ from dpgep.data.people import (
     Identified,
     SumsOfPeople,
     Weighting,
-    dealt,
     enough_people,
     joined,
     unordered_checksum,
@@ -80,6 +80,7 @@ _SCHEMA = "part long, sums binary"
 
 
 _D = TypeVar("_D", bound="DistributedDataset")
+T = TypeVar("T")
 
 
 class DistributedDataset(Dataset):
@@ -165,113 +166,106 @@ class DistributedDataset(Dataset):
         )
 
 
+def _carrying(work: Callable[..., T]) -> Callable[..., T | Exception]:
+    """Work on another machine whose result is the first error that it is given, or the error that it raises: raised
+    there, it would be written to logs with the rows or sums that the task was given (Dask), or with its text (Spark).
+    One that cannot be sent is replaced, and its message withheld.
+    """
+
+    @wraps(work)
+    def carried(*given: Any) -> T | Exception:
+        for each in given:
+            if isinstance(each, Exception):
+                return each
+        try:
+            with one_thread_per_task():
+                return work(*given)
+        except Exception as error:
+            with suppress(Exception):  # whatever it is, the error cannot be sent
+                if type(pickle.loads(pickle.dumps(error))) is type(error):
+                    return error
+            return RuntimeError(
+                f"a worker raised {type(error).__name__} while summing its part of the rows, an error that cannot be "
+                "sent to the client; nothing of this pass was released"
+            )
+
+    return carried
+
+
+@_carrying
 def summed(task: Task, *part: Any) -> Partial:
     """The sums over the people of one part, where it is read."""
     read, to_batch, make, key, weights = task
-    try:
-        sums, n = make(), 0
-        checksum = None if key is None else PassChecksum(key)
-        with one_thread_per_task():
-            for arrays in read(*part):
-                people = batch = to_batch(*arrays)
-                if weights is not None:
-                    batch = people.weighed(None, *weights)
-                if checksum is not None:
-                    checksum.add(people.rows, people.groups, getattr(people, "units", None))
-                add_weighted(sums, make, batch)
-                n += batch.n if weights is None else people.rows.n
-        digest = b"" if checksum is None else checksum.digest()
-        return n, pickle.dumps(sums, protocol=pickle.HIGHEST_PROTOCOL), digest
-    except Exception as error:
-        return _carried(error)
+    sums, n, checksum = make(), 0, None if key is None else PassChecksum(key)
+    for arrays in read(*part):
+        people = batch = to_batch(*arrays)
+        if weights is not None:
+            batch = people.weighed(None, *weights)
+        if checksum is not None:
+            checksum.add(people.rows, people.groups, getattr(people, "units", None))
+        add_weighted(sums, make, batch)
+        n += batch.n if weights is None else people.rows.n
+    return n, _pickled(sums), b"" if checksum is None else checksum.digest()
 
 
-def gathered(*piles: list[Identified] | Exception) -> Identified | Exception | None:
-    """All rows of the people in these piles; the first error, if there is one."""
-    batches: list[Identified] = []
-    for pile in piles:
-        if isinstance(pile, Exception):
-            return pile
-        batches += pile
-    try:
-        return joined(batches)
-    except Exception as error:
-        return _carried(error)
+@_carrying
+def gathered(*piles: list[Identified]) -> Identified | None:
+    """All rows of the people in these piles."""
+    return joined([batch for pile in piles for batch in pile])
 
 
-def summed_people(task: Task, people: Identified | Exception | None) -> Partial:
+@_carrying
+def summed_people(task: Task, people: Identified | None) -> Partial:
     """The sums over people, all of whose rows these are."""
     _, _, make, key, weights = task
     assert weights is not None
-    if isinstance(people, Exception):
-        return people
-    try:
-        with one_thread_per_task():
-            sums = SumsOfPeople(make, people, *weights)
-            digest = b"" if key is None else unordered_checksum(people, key)
-        n_rows = 0 if people is None else people.rows.n
-        return n_rows, pickle.dumps(sums, protocol=pickle.HIGHEST_PROTOCOL), digest
-    except Exception as error:
-        return _carried(error)
+    sums = SumsOfPeople(make, people, *weights)
+    digest = b"" if key is None else unordered_checksum(people, key)
+    return 0 if people is None else people.rows.n, _pickled(sums), digest
 
 
 def summed_partition(task: Task, *part: Any) -> Partial:
     """The sums over the people of one part, which has all of their rows."""
-    return summed_people(task, gathered(_pile(dealt_part(task[0], task[1], 1, *part), 0)))
+    return summed_people(task, gathered(_pile(dealt(task[0], task[1], 1, *part), 0)))
 
 
-def dealt_part(
-    read: Callable[..., Any], identified: Callable[..., Any], n_piles: int, *part: Any
-) -> list[list[Identified]] | Exception:
-    """`dealt`, where the part is read."""
-    try:
-        with one_thread_per_task():
-            return dealt(read, identified, n_piles, *part)
-    except Exception as error:
-        return _carried(error)
+@_carrying
+def dealt(
+    read: Callable[..., Iterator[tuple[Any, ...]]], identified: Callable[..., Identified], n_piles: int, *part: Any
+) -> list[list[Identified]]:
+    """Copies of the rows of a part in piles: which a person's rows are in, follows from the id alone."""
+    piles: list[list[Identified]] = [[] for _ in range(n_piles)]
+    for arrays in read(*part):
+        batch = identified(*arrays)
+        places = batch.whose[:, 0] % np.uint64(n_piles)
+        for place, pile in enumerate(piles):
+            pile.append(batch.taken(np.flatnonzero(places == place)))
+    return piles
 
 
-def _pile(piles: list[list[Identified]] | Exception, place: int) -> list[Identified] | Exception:
-    return piles if isinstance(piles, Exception) else piles[place]
+@_carrying
+def _pile(piles: list[list[Identified]], place: int) -> list[Identified]:
+    return piles[place]
 
 
+@_carrying
 def merged(first: Partial, *others: Partial) -> Partial:
-    """The sums over the people of several parts, in their order; the first error, if there is one.
+    """The sums over the people of several parts, in their order.
 
     Those of one part are what they were, as is its checksum: how often it is merged with nothing follows from the size
     of the sums.
     """
     if not others:
         return first
-    partials = (first, *others)
-    for each in partials:
-        if isinstance(each, Exception):
-            return each
-    counts, (total, *rest), digests = zip(*partials, strict=True)
-    try:
-        sums = pickle.loads(total)
-        for each in rest:
-            sums.merge(pickle.loads(each))
-        digest = combined(digests) if any(digests) else b""
-        return sum(counts), pickle.dumps(sums, protocol=pickle.HIGHEST_PROTOCOL), digest
-    except Exception as error:
-        return _carried(error)
+    counts, (total, *rest), digests = zip(*(first, *others), strict=True)
+    sums = pickle.loads(total)
+    for each in rest:
+        sums.merge(pickle.loads(each))
+    return sum(counts), _pickled(sums), combined(digests) if any(digests) else b""
 
 
-def _carried(error: Exception) -> Exception:
-    """The error as the result of a task, to be raised by the client: raised there, it would be written to logs
-    with the rows or sums that the task was given (Dask), or with its text (Spark). One that cannot be sent is replaced,
-    and its message withheld.
-    """
-    try:
-        if type(pickle.loads(pickle.dumps(error))) is type(error):
-            return error
-    except Exception:  # whatever it is, the error cannot be sent
-        pass
-    return RuntimeError(
-        f"a worker raised {type(error).__name__} while summing its part of the rows, an error that cannot be sent to "
-        "the client; nothing of this pass was released"
-    )
+def _pickled(found: Any) -> bytes:
+    return pickle.dumps(found, protocol=pickle.HIGHEST_PROTOCOL)
 
 
 def read_again(scan: Callable[[Any], Scan], keys: list[Key], part: Any) -> Iterator[tuple[Any, ...]]:
@@ -327,7 +321,7 @@ class DaskDataset(DistributedDataset):
         delayed = dask.delayed
         n_piles = min(len(self._parts), _MOST_PILES)
         deal, take, gather = (
-            delayed(partial(dealt_part, task[0], task[1], n_piles), pure=False),
+            delayed(partial(dealt, task[0], task[1], n_piles), pure=False),
             delayed(_pile),
             delayed(gathered),
         )
@@ -509,8 +503,7 @@ def _number_of_merged(part: int) -> int:
 
 def _row(part: int, sums: Partial) -> Any:
     pa = pyarrow()
-    stored = pickle.dumps(sums, protocol=pickle.HIGHEST_PROTOCOL)
-    return pa.RecordBatch.from_arrays([pa.array([part], pa.int64()), pa.array([stored], pa.binary())], _COLUMNS)
+    return pa.RecordBatch.from_arrays([pa.array([part], pa.int64()), pa.array([_pickled(sums)], pa.binary())], _COLUMNS)
 
 
 def _people(

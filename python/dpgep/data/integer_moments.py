@@ -104,7 +104,9 @@ class ExactSums(Sums):
 
     @abstractmethod
     def limbs(self) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
-        """Upper triangles (low, high) of the sums, of the layout's shape: a function of the sums alone."""
+        """Upper triangles (low, high) of the sums, of the layout's shape: a function of the sums alone. Of one matrix,
+        high is None while int64 is enough.
+        """
 
     @classmethod
     @abstractmethod
@@ -117,9 +119,10 @@ class ExactSums(Sums):
     def require_possible(self) -> None:
         """Raise ValueError unless these may be sums over ``n`` people, as `limbs` returns them."""
 
-    @abstractmethod
     def copy(self) -> ExactSums:
         """The same sums, to be changed independently."""
+        low, high = self.limbs()
+        return self.of_limbs(self.layout, self.bits, self.n, low.copy(), None if high is None else high.copy())
 
     def moments(self, weight_bits: int = 0) -> IntegerMoments:
         """The sums in the blocks that a release contains; the second moment is a view of these sums.
@@ -195,7 +198,6 @@ class ExactMomentAccumulator(ExactSums):
         return not rows.is_sparse and self._narrow(Batch(rows), rows.n) is not None
 
     def merge(self, other: ExactMomentAccumulator, times: int = 1) -> None:
-        """Add the sums over other people, of the same layout and grid, as if each were there that many ``times``."""
         if (self.layout, self.bits) != (other.layout, other.bits):
             raise ValueError("sums of different layouts or grids cannot be added")
         if times > 1:
@@ -233,7 +235,6 @@ class ExactMomentAccumulator(ExactSums):
             self.n += times * other.n
 
     def limbs(self) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
-        """Upper triangles (low, high) of the sums, high None while int64 is enough: a function of the sums alone."""
         self._require_whole()
         self._fold()
         if self.n > self._limb_rows:
@@ -256,14 +257,12 @@ class ExactMomentAccumulator(ExactSums):
     def of_limbs(
         cls, layout: MomentLayout, bits: int, n: int, low: NDArray[np.int64], high: NDArray[np.int64] | None
     ) -> ExactMomentAccumulator:
-        """Sums over n people from what `limbs` returned."""
         sums = cls(layout, bits)
         sums.n, sums._total, sums._high = n, low, high
         sums._in_low = n if high is None else 0
         return sums
 
     def require_possible(self) -> None:
-        """Raise ValueError unless these may be sums over ``n`` people, as `limbs` returns them."""
         low, high, most = self._total, self._high, self.n << 2 * self.bits
         if (high is None) != (self.n <= self._limb_rows):
             raise ValueError(f"n = {self.n} people do not have the limbs of these sums")
@@ -278,10 +277,6 @@ class ExactMomentAccumulator(ExactSums):
         is_everybody = len(people) != 1 or people.sum() == most
         if not is_within or diagonal.min() < 0 or max(squares.sum(), people.sum()) > most or not is_everybody:
             raise ValueError(f"the sums are not those of n = {self.n} people")
-
-    def copy(self) -> ExactMomentAccumulator:
-        low, high = self.limbs()
-        return self.of_limbs(self.layout, self.bits, self.n, low.copy(), None if high is None else high.copy())
 
     def _narrow(self, batch: Batch, n: int) -> NDArray[Any] | Columns | None:
         """The n rows as the kernel of narrow rows reads them, None where BLAS is faster."""
@@ -470,7 +465,6 @@ class ExactMomentsByGroup(ExactSums):
             vars(self).update(vars(new))
 
     def merge(self, other: ExactMomentsByGroup, times: int = 1) -> None:
-        """Add the sums over other people, of the same layout and grid, as if each were there that many ``times``."""
         if (self.layout, self.bits) != (other.layout, other.bits):
             raise ValueError("sums of different layouts or grids cannot be added")
         groups = [sums.copy() for sums in self._groups]  # an interrupt leaves those that there were
@@ -479,7 +473,6 @@ class ExactMomentsByGroup(ExactSums):
         vars(self).update(_groups=groups, n=self.n + times * other.n)
 
     def limbs(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Stacks (G, d + 1, d + 1) of upper triangles (low, high) of the sums: a function of the sums alone."""
         low, high = zip(*(sums.carried() for sums in self._groups), strict=True)
         return np.stack(low), np.stack(high)
 
@@ -487,7 +480,6 @@ class ExactMomentsByGroup(ExactSums):
     def of_limbs(
         cls, layout: MomentLayout, bits: int, n: int, low: NDArray[np.int64], high: NDArray[np.int64] | None
     ) -> ExactMomentsByGroup:
-        """Sums over n people from what `limbs` returned."""
         if high is None:
             raise ValueError("sums by group have two limbs")
         sums = cls(layout, bits)
@@ -500,15 +492,11 @@ class ExactMomentsByGroup(ExactSums):
         return sums
 
     def require_possible(self) -> None:
-        """Raise ValueError unless these may be sums over ``n`` people, as `limbs` returns them."""
         for sums in self._groups:
             sums.limbs()  # with as many limbs as the sums of n people have
             sums.require_possible()
         if (listed := sum(sums.n for sums in self._groups)) > self.n:
             raise ValueError(f"the groups hold {listed} of n = {self.n} people")
-
-    def copy(self) -> ExactMomentsByGroup:
-        return self.of_limbs(self.layout, self.bits, self.n, *self.limbs())
 
 
 def sums_of_nobody(layout: MomentLayout, bits: int) -> ExactSums:

@@ -417,19 +417,6 @@ class Identified(NamedTuple):
         return weighted(coded, row_weights(persons, partial(row_keys, *coded), units, most_alike or 1, bits))
 
 
-def dealt(
-    read: Callable[..., Iterator[tuple[Any, ...]]], identified: Callable[..., Identified], n_piles: int, *part: Any
-) -> list[list[Identified]]:
-    """Copies of the rows of a part in piles: which a person's rows are in, follows from the id alone."""
-    piles: list[list[Identified]] = [[] for _ in range(n_piles)]
-    for arrays in read(*part):
-        batch = identified(*arrays)
-        places = batch.whose[:, 0] % np.uint64(n_piles)
-        for place, pile in enumerate(piles):
-            pile.append(batch.taken(np.flatnonzero(places == place)))
-    return piles
-
-
 def joined(piles: Sequence[Identified]) -> Identified | None:
     """The rows of some piles in one; None where there are none."""
     if len(piles) < 2:

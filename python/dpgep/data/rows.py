@@ -24,7 +24,7 @@ from dpgep._dispatch import core
 from dpgep._threads import own_threads, run, thread_count
 from dpgep.models.model import Matrix
 from dpgep.models.preprocessing import Preprocessing
-from dpgep.sources.batches import Columns, is_plain, row_dtype, side_by_side
+from dpgep.sources.batches import Columns, is_plain, kernel_reads, row_dtype, side_by_side
 from dpgep.sources.encoding import NOT_LISTED
 from dpgep.sources.names import first_of
 
@@ -130,7 +130,7 @@ class Rows:
         (``height``) are read at a time.
         """
         whole = _neighbours(self.views)
-        if whole is not None and _kernel_reads(whole, with_bytes=fixed_point):
+        if whole is not None and kernel_reads(whole, with_bytes=fixed_point):
             return whole
         if not fixed_point or height < _FEWEST_OF_A_TABLE:
             return None
@@ -327,22 +327,11 @@ def _columns_ascend(matrix: Any) -> bool:
     return True
 
 
-def _kernel_reads(block: Any, *, with_bytes: bool = False) -> bool:
-    return (
-        isinstance(block, np.ndarray)
-        and (block.dtype in (np.float32, np.float64) or (with_bytes and block.dtype == np.uint8))
-        and block.dtype.isnative
-        and block.flags.aligned
-        and (block.strides[1] == block.itemsize or block.shape[1] <= 1)
-        and (block.strides[0] >= block.shape[1] * block.itemsize or block.shape[0] <= 1)
-    )
-
-
 def kernel_form(views: tuple[Any, ...]) -> tuple[Any, ...]:
     """The views as the kernels read them, or, where one is sparse, all in one CSR matrix in canonical format."""
     views = tuple(np.asarray(view) if isinstance(view, Columns) else view for view in views)
     if all(isinstance(view, np.ndarray) for view in views):
-        return tuple(view if _kernel_reads(view) else _converted(view) for view in views)
+        return tuple(view if kernel_reads(view) else _converted(view) for view in views)
     from scipy import sparse
 
     joint = views[0] if len(views) == 1 else sparse.hstack([sparse.csr_array(view) for view in views], format="csr")
@@ -473,17 +462,14 @@ def add_products(
     with own_threads(is_worthwhile) if n_threads is None else nullcontext(n_threads) as most_threads:
         for _, block in chain([first], rest):
             used = most_threads if block.size * d >= _WORK_FOR_THREADS else 1
-            tasks = _tiles(block, total, _exact_grid(d, used) if exact else -(-d // _FIXED_TILE))
+            # along a side: two on two threads, where one tile is as much as both others; enough on more
+            n_tiles = max(1, min(used if used <= 2 else 2 * used, d // _LEAST_TILE)) if exact else -(-d // _FIXED_TILE)
+            tasks = _tiles(block, total, n_tiles)
             if used > 1:
                 run(tasks, used)
             else:
                 for task in tasks:
                     task()
-
-
-def _exact_grid(d: int, n_threads: int) -> int:
-    """Tiles along a side: one on one thread; two on two, where one tile is as much as both others; enough on more."""
-    return max(1, min(n_threads if n_threads <= 2 else 2 * n_threads, d // _LEAST_TILE))
 
 
 def _tiles(block: Matrix, total: Matrix, n: int) -> list[Callable[[], None]]:

@@ -588,9 +588,8 @@ def _alone(deviation: float, d: int, used: int, groups: ReleasedGroups | None, n
     """Largest quotient v^T A v of unit vectors that noise alone hardly exceeds, v with ``used`` of d entries."""
     if noise_order == 2:
         assert groups is not None  # their means are what grows with the square of the noise
-        noise = groups.noise.sums * (
-            math.sqrt(used) + math.sqrt(max(groups.sums.shape[1] - 1, 1)) + _reach_of_one(d, used)
-        )
+        reach = math.sqrt(2 * (log_supports(d, used) - math.log(FALSE_ALARM)))  # normal deviations, for each support
+        noise = groups.noise.sums * (math.sqrt(used) + math.sqrt(max(groups.sums.shape[1] - 1, 1)) + reach)
         return float(noise**2 / max(groups.counts.min(), groups.noise.counts, 1 / groups.n))
     edge = deviation * semicircle_edge(used, log_supports(d, used))
     if groups is None or groups.sums.size == 0:
@@ -600,11 +599,6 @@ def _alone(deviation: float, d: int, used: int, groups: ReleasedGroups | None, n
     tilt = mean * groups.noise.sums * math.sqrt(groups.sums.shape[1]) * (math.sqrt(used) + RANK)
     bulk = deviation * math.sqrt(2 * used)
     return max(edge, tilt + bulk**2 / (4 * tilt) + RANK * deviation) if tilt > bulk / 2 else edge
-
-
-def _reach_of_one(d: int, used: int) -> float:
-    """Normal deviations at FALSE_ALARM, for each of the supports."""
-    return math.sqrt(2 * (log_supports(d, used) - math.log(FALSE_ALARM)))
 
 
 def squared_sine(squared_tangent: Matrix) -> Matrix:

@@ -327,9 +327,8 @@ class Moments:
 
     def copy(self) -> Moments:
         """Moments of the same people that can be updated independently."""
-        copy = self._of_sums(self._summed(), self._description(), self._n)
-        copy._population_id = self._population_id
-        copy._identities = self._identities and self._identities.copy()
+        copy = object.__new__(Moments)
+        copy.__setstate__(self.__getstate__())
         return copy
 
     def save(self, target: Target) -> None:

@@ -183,7 +183,9 @@ class Assembler:
             return scipy.sparse.vstack([scipy.sparse.csr_array(part) for part in dense], format="csr")
         if len(parts[0].shape) == 1:
             return parts[0] if len(parts) == 1 else _joined(parts)
-        if len(parts) == 1 and (_is_ready(parts[0]) or (self._apart and isinstance(parts[0], Columns))):
+        if len(parts) == 1 and (
+            kernel_reads(parts[0], with_bytes=True) or (self._apart and isinstance(parts[0], Columns))
+        ):
             return parts[0]
         rows = sum(part.shape[0] for part in parts)
         out = self._matrix(rows, parts[0].shape[1], row_dtype(*(part.dtype for part in parts)))
@@ -209,14 +211,15 @@ class Assembler:
         return padded[:, :columns]
 
 
-def _is_ready(part: Part) -> bool:
+def kernel_reads(block: Part, *, with_bytes: bool = False) -> bool:
+    """Whether kernels of rows read a matrix as it lies."""
     return (
-        isinstance(part, np.ndarray)
-        and part.dtype in (np.float32, np.float64, np.uint8)
-        and part.dtype.isnative
-        and part.flags.aligned
-        and part.strides[1] == part.itemsize
-        and part.strides[0] >= part.shape[1] * part.itemsize
+        isinstance(block, np.ndarray)
+        and (block.dtype in (np.float32, np.float64) or (with_bytes and block.dtype == np.uint8))
+        and block.dtype.isnative
+        and block.flags.aligned
+        and (block.strides[1] == block.itemsize or block.shape[1] <= 1)
+        and (block.strides[0] >= block.shape[1] * block.itemsize or block.shape[0] <= 1)
     )
 
 
