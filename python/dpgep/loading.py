@@ -36,11 +36,13 @@ from dpgep.models.clipping import Clipping
 from dpgep.models.model import Model, PublicFacts
 from dpgep.models.moments import MomentLayout, ReleasedMoments
 from dpgep.models.pairwise import Pairs
+from dpgep.models.preprocessing import Preprocessing
 from dpgep.models.row_model import Classes, RowModel, Slices, layout_of
 from dpgep.planning import PLAN, Plan
+from dpgep.privacy.ledger import IN_OCTAVES, IN_PLACES
 from dpgep.privacy.noise import COUNTS, SECOND, SUMS, TOTAL
 from dpgep.problems.mergeable_moments import MOMENTS, Moments, StoredMoments
-from dpgep.reports.report import REPORT, verify
+from dpgep.reports.report import REPORT, PrivacyReport, verify
 from dpgep.results.release import RELEASE, Release, paid_noise
 from dpgep.results.score_density import CELLS, SCORES, ScoreDensity
 from dpgep.results.solution import SOLUTION, Solution
@@ -113,9 +115,8 @@ def _solution(document: Document) -> Solution:
     if solution._moments is not None:
         _require_moments(solution, solution._moments, d)
     if solution.preprocessing is not None:
-        for name, part in solution.preprocessing.parts().items():
-            if part is not None and len(part) != d:
-                raise ValueError(f"{name} of the preprocessing is of {len(part)} columns, not of {d}")
+        solution.preprocessing.require_columns(d)
+        _require_paid(solution.preprocessing, solution.privacy)
     if solution.passes < 0:
         raise ValueError(f"passes must not be negative, got {solution.passes}")
     solution.privacy.require_consistent()
@@ -203,6 +204,7 @@ def _release(document: Document) -> Release:
         raise ValueError("privacy must name no release: it is that of this one")
     if preprocessing is not None:
         preprocessing.require_fits(model)
+        _require_paid(preprocessing, report)
         bound = preprocessing.released_bound(model.n_features)
         if bound != report.bound:
             raise ValueError(f"bound is {report.bound!r}, and that of the preprocessing {bound!r}")
@@ -300,6 +302,18 @@ def _plan(document: Document) -> Plan:
 # ---- parts of several formats ----
 
 
+def _require_paid(preprocessing: Preprocessing, report: PrivacyReport) -> None:
+    """Raise ValueError where histograms that were bought of these people have less noise than was paid for."""
+    paid: dict[str, list[float]] = {IN_OCTAVES: [math.inf], IN_PLACES: [math.inf]}
+    bought = [entry for entry in report.releases if entry.query in paid]
+    for entry in bought:
+        paid[entry.query].append(sum(block.deviation for block in entry.noise))
+    for query, found in zip(paid, (preprocessing.magnitudes, preprocessing.places), strict=True):
+        stated = np.reshape([] if found is None else found.deviation, (-1, 1))
+        if bought and not np.isclose(stated, paid[query], rtol=_ROUNDING, atol=0).any(axis=1).all():
+            raise ValueError(f"the ledger has not paid for the noise of the {query}")
+
+
 def _require_model(model: Model) -> None:
     """Raise ValueError for a model that nobody can make: without features, or with groups that are none."""
     if min(model.view_sizes or (model.n_features,)) < 1:
@@ -339,12 +353,17 @@ def _require_shape(name: str, array: Any, shape: tuple[int, ...]) -> None:
 def _scores(document: Document) -> ScoreDensity:
     found: ScoreDensity = document.require(SCORES).record(ScoreDensity, "the scores")
     k, size = len(found.axes), found.edges.shape[-1] - 1
-    if found.n < 1 or k not in (1, 2) or size not in CELLS:
+    if k not in (1, 2) or size not in CELLS:
         raise ValueError(f"scores are of people in {', '.join(map(str, CELLS))} cells of one component or each of two")
     _require_finite("edges", found.edges, (k, size + 1))
     if not (np.diff(found.edges) > 0).all():
         raise ValueError("edges must ascend")
-    _require_finite("shares", found.shares, (1 if found.groups is None else len(found.groups), *k * (size,)))
+    public, groups = found.privacy.public, found.groups
+    if not 0 < found.n <= _MOST_PEOPLE or (public is not None and public.n_people not in (None, found.n)):
+        raise ValueError(f"n must be the public number of people, got {found.n}")
+    if groups is not None and not 0 < len(groups) == len(set(groups)):
+        raise ValueError("groups must be at least one, all different")
+    _require_finite("shares", found.shares, (1 if groups is None else len(groups), *k * (size,)))
     if not np.abs(found.shares).max() < 2.0**500:
         raise ValueError("shares must be below 2^500, so that they can be added up")
     found.privacy.require_consistent()

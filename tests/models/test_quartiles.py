@@ -64,6 +64,11 @@ def test_octaves_are_cells_of_both_signs_about_zero() -> None:
             Magnitudes(1, counts, 0.5, 15, **wrong)
     with pytest.raises(ValueError, match="ascending edges"):
         Histograms(np.zeros((1, 2)), np.zeros((1, 2)), np.zeros(1))
+    with pytest.raises(ValueError, match="finite counts"):  # their sum is not
+        Histograms(np.arange(3.0)[None], np.full((1, 2), 1e308), np.zeros(1))
+    for none in (np.zeros((1, 2, 0)), np.full((1, 2, 2), 1e308)):
+        with pytest.raises(ValueError, match="counts of magnitudes"):
+            Magnitudes(1, none, 0.5, 15)
 
 
 def people(n: int) -> pd.DataFrame:

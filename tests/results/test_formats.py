@@ -211,7 +211,7 @@ def changed(**parts: Any) -> str:
         (changed(moments__second=[[1.0]]), r"moments.second must have shape \(3, 3\)"),
         (changed(moments__n=-1.0), "a positive number of people"),
         (changed(preprocessing__scale=[1.0, -1.0, 1.0]), "scale must be positive"),
-        (changed(preprocessing__scale=[1.0]), "scale of the preprocessing is of 1 columns, not of 3"),
+        (changed(preprocessing__scale=[1.0]), "this preprocessing is of 1 columns, not of 3"),
         (changed(diagnostics__support=[7]), "support must be of features 0 to 2"),
         (changed(diagnostics__accuracy__lost=[False]), "lost must have 2 entries"),
         (changed(diagnostics__rank=1.5), "rank must be an integer, got 1.5"),

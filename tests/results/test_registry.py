@@ -72,6 +72,7 @@ def test_an_entry_states_what_the_report_does() -> None:
     assert parts["privacy_loss"]["privacy_parameters"]["rho"] == pytest.approx(report().mu ** 2 / 2, rel=1e-5)
     assert parts["privacy_loss"]["privacy_parameters"]["rho"] >= report().mu ** 2 / 2
     assert parts["basic"]["name"] == "Visits 2026"
+    assert "moment matrix" in parts["basic"]["description"]
     assert parts["basic"]["data_curators"] == ["(TO BE FILLED IN: who publishes it)"]
     digest = document_of(report(), **about).sha256
     assert digest in parts["implementation"]["mechanisms"]
@@ -93,6 +94,21 @@ def test_what_a_report_lacks_is_not_there(
     assert set(parts["privacy_loss"]["privacy_parameters"]) == parameters
     assert parts["privacy_loss"]["privacy_unit"] == unit
     assert parts["deployment_model"]["model_name"] == ("Local" if found.adjacency == "local" else "Central")
+
+
+def test_a_description_names_what_was_released() -> None:
+    rows = np.random.default_rng(0).standard_normal((500, 3))
+    problem = dpgep.pca(rows, bound=1.0)
+    scores = dpgep.score_density(dpgep.solve(problem, mu=4.0, n_components=1), problem, mu=1.0, cells=16)
+    described = entry_of(scores.privacy.to_registry())["basic"]["description"]
+    assert "histogram of scores" in described
+    assert "moment" not in described
+
+
+@pytest.mark.parametrize("blank", [None, "", "  ", "\n\u2028"])
+def test_a_blank_name_is_still_to_be_filled_in(blank: str | None) -> None:
+    basic = entry_of(report().to_registry(dataset=blank, purpose=blank))["basic"]
+    assert [basic[key][:17] for key in ("name", "intended_use")] == ["(TO BE FILLED IN:"] * 2
 
 
 def test_persons_and_nights() -> None:

@@ -33,7 +33,10 @@ from dpgep.data import integer_moments
 from dpgep.local import Aggregator, GaussianRandomizer, Reports
 from dpgep.masked import Site, Terms
 from dpgep.models import FdaModel, PcaModel
+from dpgep.models.bins import Magnitudes
 from dpgep.models.clipping import Clipping
+from dpgep.models.histograms import Histograms
+from dpgep.models.preprocessing import Preprocessing
 from dpgep.privacy import accounting
 from dpgep.privacy.ledger import LedgerEntry, NoiseBlock
 from dpgep.privacy.noise import COUNTS, RECORD, SECOND, SUMS
@@ -255,6 +258,60 @@ def test_a_solution_of_impossible_numbers_is_refused(part: str, changes: dict[st
     holder[part].update(changes)
     with pytest.raises(ValueError, match=said):
         dpgep.load(json.dumps(document).encode())
+
+
+@functools.cache
+def with_quartiles() -> dpgep.Release:
+    bought = dpgep.AutoPreprocessing(quartiles=0.2)
+    return dpgep.release(ROWS * [1, 10, 100] + 5, preprocessing=bought, epsilon=9.0, delta=1e-6)
+
+
+@pytest.mark.parametrize("solved", [False, True])
+@pytest.mark.parametrize("part", ["magnitudes", "places"])
+def test_histograms_with_less_noise_than_was_paid_for_are_refused(part: str, solved: bool) -> None:
+    kept = with_quartiles().pca() if solved else with_quartiles()
+    assert bytes_of(dpgep.load(bytes_of(kept))) == bytes_of(kept)
+    mapped = kept.preprocessing
+    found = getattr(mapped, part)
+    for less in (found.deviation / 100, found.deviation * 0):
+        better = dataclasses.replace(mapped, **{part: dataclasses.replace(found, deviation=less)})
+        with pytest.raises(ValueError, match="the ledger has not paid for the noise of the histograms"):
+            dpgep.load(bytes_of(dataclasses.replace(kept, preprocessing=better)))
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [
+        {"places": Histograms(np.tile(np.arange(5.0), (7, 1)), np.zeros((7, 4)), np.ones(7))},
+        {"magnitudes": Magnitudes(0, np.zeros((7, 2, 4)), 1.0, 9.0)},
+    ],
+    ids=str,
+)
+def test_a_solution_with_histograms_of_other_columns_is_refused(counts: dict[str, Any]) -> None:
+    solution = dpgep.solve(dpgep.pca(ROWS, bound=1.0), epsilon=9.0, delta=1e-6)
+    forged = dataclasses.replace(solution, preprocessing=Preprocessing(1.0, **counts))
+    with pytest.raises(ValueError, match="this preprocessing is of 7 columns, not of 3"):
+        dpgep.load(bytes_of(forged))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"n": 40}, "n must be the public number of people, got 40"),
+        ({"n": 10**25}, "n must be the public number of people"),
+        ({"groups": ()}, "groups must be at least one, all different"),
+        ({"groups": (0, 0)}, "groups must be at least one, all different"),
+    ],
+    ids=str,
+)
+def test_scores_of_impossible_people_are_refused(changes: dict[str, Any], said: str) -> None:
+    problem = dpgep.pca(ROWS, bound=1.0)
+    solution = dpgep.solve(problem, epsilon=9.0, delta=1e-6, n_components=1)
+    scores = dpgep.score_density(solution, problem, epsilon=1.0, delta=1e-6, cells=16)
+    noise = scores.deviation * scores.n  # as the ledger says
+    forged = dataclasses.replace(scores, **changes)
+    with pytest.raises(ValueError, match=said):
+        dpgep.load(bytes_of(dataclasses.replace(forged, deviation=noise / forged.n)))
 
 
 def test_a_release_that_was_put_back_is_refused() -> None:

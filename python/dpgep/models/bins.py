@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dpgep._checks import NonNegative, Positive, check_fields
 from dpgep._show import Shown
-from dpgep.models.histograms import Histograms
+from dpgep.models.histograms import MOST_COUNTED, Histograms
 from dpgep.models.model import Matrix
 
 # Octaves 2^e <= |x| < 2^(e + 1) for e from FIRST_OCTAVE on. The first and the last stand for all that is beyond:
@@ -91,7 +91,7 @@ class Magnitudes(Shown):
     def __post_init__(self) -> None:
         check_fields(self)
         counts = np.array(self.counts, dtype=np.float64)
-        if counts.ndim != 3 or counts.shape[1] != 2 or not np.isfinite(counts).all():
+        if counts.ndim != 3 or counts.shape[1] != 2 or not counts.size or not np.abs(counts).max() < MOST_COUNTED:
             raise ValueError("counts of magnitudes must be finite, columns by two signs by octaves")
         object.__setattr__(self, "counts", counts)
         zeros = np.zeros(len(counts)) if self.zeros is None else np.array(self.zeros, dtype=np.float64)

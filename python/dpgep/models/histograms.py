@@ -14,6 +14,8 @@ from dpgep.models.model import Matrix
 
 # Deviations of its noise that the number of people of a column must exceed.
 _SHOWN = 4.0
+# Counts below it can be added up; no table has so many people.
+MOST_COUNTED = 2.0**500
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -35,7 +37,11 @@ class Histograms(Shown):
         for name in ("edges", "counts", "deviation"):
             object.__setattr__(self, name, np.array(getattr(self, name), dtype=np.float64))
         d, m = self.counts.shape if self.counts.ndim == 2 else (-1, -1)
-        fits = self.edges.shape == (d, m + 1) and self.deviation.shape == (d,) and np.isfinite(self.counts).all()
+        fits = (
+            self.edges.shape == (d, m + 1)
+            and self.deviation.shape == (d,)
+            and np.abs(self.counts).max(initial=0.0) < MOST_COUNTED
+        )
         if not (fits and (self.edges[:, 1:] >= self.edges[:, :-1]).all() and (self.deviation >= 0).all()):
             raise ValueError("histograms must have finite counts, and ascending edges of one cell more, of each column")
 

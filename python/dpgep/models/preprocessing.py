@@ -317,11 +317,15 @@ class Preprocessing(Shown):
         shown = self.energy_kept, self.energy_cut, self.rows_clipped, self.rows_cut
         return self.bound, self.largest, self.missing, self.unsure, self.pairwise, *shown
 
+    def require_columns(self, d: int) -> None:
+        """Raise ValueError for another number of columns."""
+        for part in (*self.parts().values(), *self._counts):
+            if part is not None and len(part) != d:
+                raise ValueError(f"this preprocessing is of {len(part)} columns, not of {d}")
+
     def require_fits(self, model: Model) -> None:
         """Raise ValueError for a model of other columns, or one whose answer this would change."""
-        for part in (*self.parts().values(), *self._counts):
-            if part is not None and len(part) != model.n_features:
-                raise ValueError(f"this preprocessing is of {len(part)} columns, not of {model.n_features}")
+        self.require_columns(model.n_features)
         if self.pairwise:
             require_pairs(model)
         changes = []

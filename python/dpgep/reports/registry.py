@@ -38,9 +38,9 @@ def registry_entry(report: Guarantee, dataset: str | None, purpose: str | None, 
         "tier": 3,
         "deployment": {
             "basic": {
-                "name": dataset or _missing("the name of the data product"),
+                "name": (dataset or "").strip() or _missing("the name of the data product"),
                 "data_curators": [_missing("who publishes it")],
-                "intended_use": purpose or _missing("what it is for"),
+                "intended_use": (purpose or "").strip() or _missing("what it is for"),
                 "data_product_type": "Summary statistics",
                 "data_product_region": _missing("where the people live, or whose law applies"),
                 "description": _described(report),
@@ -103,8 +103,9 @@ def _slug(dataset: str | None) -> str:
 
 def _described(report: Guarantee) -> str:
     public = report.public
-    of = "" if public is None else f" of {public.n_features} columns, for {public.problem}"
-    return f"Noisy second moments{of}, and what is computed from them."
+    of = "" if public is None else f", of {public.n_features} columns, for {public.problem}"
+    released = dict.fromkeys(query for query, *_ in ledger_rows(report.releases, report.mu))
+    return f"With noise{of}: {'; '.join(released)}. And what is computed from them."
 
 
 def _parameters(report: Guarantee) -> dict[str, float]:
