@@ -289,3 +289,21 @@ def test_a_test_that_noise_drowns_is_said_to_show_little() -> None:
     assert "says little" not in repr(drowned.crosstab("sex"))
     shares = drowned.describe(["sex"])
     assert (shares.deviation_high <= 0.5 * math.sqrt(3000 / 2999)).all()
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_deviations_of_zeros_and_ones_follow_from_their_means(half: bool) -> None:
+    """Whatever a bound took, m (1 - m) of the released mean, and between its ends of the interval of that."""
+    sex = (np.arange(4000) % (2 if half else 5) == 0).astype(int)
+    people = table(4000).assign(sex=pd.Categorical.from_codes(sex, ["F", "M"]))
+    truth = np.full(2, sex.std(ddof=1))
+    exact = dpgep.release(people, epsilon=math.inf).describe(["sex"])
+    np.testing.assert_allclose(exact.deviation, truth, rtol=1e-9)
+    found = dpgep.release(people, epsilon=1.0, delta=1e-6, seed=1).describe(["sex"], level=1 - 1e-6)
+    assert (found.deviation_low <= truth).all()
+    assert (truth <= found.deviation_high).all()
+    assert (found.deviation_low < found.deviation_high).all()
+    shares = np.linspace(np.maximum(found.mean_low, 0), np.minimum(found.mean_high, 1), 1001)
+    within = np.sqrt(shares * (1 - shares) * 4000 / 3999)
+    np.testing.assert_allclose(found.deviation_low, within.min(axis=0), rtol=1e-9)
+    np.testing.assert_allclose(found.deviation_high, within.max(axis=0), rtol=1e-3)

@@ -255,17 +255,18 @@ def describe(
     require_law(level, rows)
     features = release._numbers(columns)
     noisy, preprocessing = release._judged(features)
+    centre = mean(release, features)
     low, high = means(noisy, preprocessing, release._row_bound, level, rows).T
-    each = (np.diagonal(part) for part in covariances(noisy, preprocessing, release._row_bound, level, rows))
+    each = [np.diagonal(part) for part in covariances(noisy, preprocessing, release._row_bound, level, rows)]
     unbiased = noisy.n / max(noisy.n - 1, 1.0)
     quartiles = np.stack([release._quantiles(features, share, level) for share in _QUARTILES], axis=1)
     indicators = [j for group in release.model.indicators for j in group]
-    most = np.where(np.isin(features, indicators), 0.25, np.inf)  # of zeros and ones
-    deviation, deviation_low, deviation_high = (np.sqrt(unbiased * np.clip(part, 0.0, most)) for part in each)
+    binary = np.isin(features, indicators), _binary_variances(centre, low, high), each
+    deviation, deviation_low, deviation_high = np.sqrt(unbiased * np.maximum(np.where(*binary), 0.0))
     return Description(
         names=release._names_of(features) or tuple(map(str, features.tolist())),
         n_people=noisy.n,
-        mean=mean(release, features),
+        mean=centre,
         mean_low=low,
         mean_high=high,
         deviation=deviation,
@@ -279,6 +280,14 @@ def describe(
         absent=release._absent,
         unseen=release._unseen,
     )
+
+
+def _binary_variances(mean: Matrix, low: Matrix, high: Matrix) -> Matrix:
+    """(3, d), variances m (1 - m) of zeros and ones with a mean m, and the ends of what it makes of m's interval."""
+    ends = np.clip([mean, low, high], 0.0, 1.0)
+    value, *others = ends * (1 - ends)
+    holds_half = (ends[1] <= 0.5) & (ends[2] >= 0.5)
+    return np.stack([value, np.minimum(*others), np.where(holds_half, 0.25, np.maximum(*others))])
 
 
 def covariance_of(released: ReleasedMoments, preprocessing: Preprocessing | None) -> Matrix:
