@@ -55,9 +55,9 @@ class Histograms(Shown):
         """(d, 3), the value that a share p of the people do not exceed, and an interval for the population's.
 
         With L people in the k first of m cells, and T in all, L/T has the variance s^2 (k (1 - p)^2 + (m - k) p^2)/T^2
-        of the noise where it is p, and p (1 - p)/T of people. Values are even within cells, but may be anywhere in that
-        where an interval ends: it holds this in squares, and all of the cell if the value is in it, too. NaN where the
-        noise hides how many people there are.
+        of the noise where it is p, and p (1 - p)/T of people. The value is as if all were even within cells; an interval
+        holds all of the cells that it ends in, where a single value may have many people. NaN where the noise hides how
+        many people there are.
         """
         m, total = self.counts.shape[1], self.counts.sum(axis=1)
         known = total > _SHOWN * self.deviation * math.sqrt(m)
@@ -68,9 +68,7 @@ class Histograms(Shown):
         cells = _cells(rising, np.full(len(total), share)) + 0.5
         noise = (deviation / people) ** 2 * (cells * (1 - share) ** 2 + (m - cells) * share**2)
         half = NormalDist().inv_cdf((1 + level) / 2) * np.sqrt(noise + share * (1 - share) / people)
-        (value, first, last), low, high = (self._within(rising, share + sign * half) for sign in (0, -1, 1))
-        lower = np.where(low[1] == first, first, value - np.hypot(value - low[0], low[0] - low[1]))
-        upper = np.where(high[2] == last, last, value + np.hypot(high[0] - value, high[2] - high[0]))
+        (value, _, _), (_, lower, _), (_, _, upper) = (self._within(rising, share + sign * half) for sign in (0, -1, 1))
         found = np.column_stack([value, lower, upper])
         return np.where(known[:, None], found, [np.nan, -np.inf, np.inf])
 
