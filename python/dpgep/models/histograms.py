@@ -55,9 +55,9 @@ class Histograms(Shown):
         """(d, 3), the value that a share p of the people do not exceed, and an interval for the population's.
 
         With L people in the k first of m cells, and T in all, L/T has the variance s^2 (k (1 - p)^2 + (m - k) p^2)/T^2
-        of the noise where it is p, and p (1 - p)/T of people. The value is as if all were even within cells; an interval
-        holds all of the cells that it ends in, where a single value may have many people. NaN where the noise hides how
-        many people there are.
+        of the noise where it is p, and p (1 - p)/T of people. The value is as if people were even within cells; an
+        interval holds the whole cells that it ends in, where one value may have many people. NaN where the noise hides
+        how many people there are.
         """
         m, total = self.counts.shape[1], self.counts.sum(axis=1)
         known = total > _SHOWN * self.deviation * math.sqrt(m)
