@@ -143,19 +143,16 @@ class Register:
                 AccuracyWarning,
             )
 
-    def warn_of_drift(self, tables: NightTables, found: Release) -> None:
-        """Warn where the last four weeks differ from all nights before: by what was published alone."""
+    def drifted(self, tables: NightTables) -> str:
+        """In what the last four weeks differ from all nights before, by what was published alone."""
         if (last := tables.last()) < 2 * _WINDOW:
-            return
+            return ""
         deviations = self.drift(tables, last)
         many = statistics.NormalDist().inv_cdf(1 - _FALSE_ALARMS / (2 * max(1, len(deviations))))
         d, names = self.layout.n_features, self.model.feature_names
         who = [names[j] if names and j < len(names) else f"column {j}" for j in range(d)]
-        drifted = [("mean square of ", "mean of ")[j // d] + str(who[j % d]) for j in np.flatnonzero(deviations > many)]
-        if drifted:
-            named = ", ".join(drifted[:3]) + (f" and {len(drifted) - 3} more" if len(drifted) > 3 else "")
-            message = f"the last {_WINDOW} nights differ from those before: {named}. Compare them by release(first=...)"
-            warn(AccuracyWarning(message, found))
+        found = [("mean square of ", "mean of ")[j // d] + str(who[j % d]) for j in np.flatnonzero(deviations > many)]
+        return ", ".join(found[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
 
     def drift(self, tables: NightTables, last: int) -> Matrix:
         """(d,) or (2 d,): what changes of mean squares and means exceed slight ones by, in units of their deviations.
@@ -184,9 +181,9 @@ class Register:
     def _means(self, tables: NightTables, first: int, last: int) -> tuple[float, Matrix, Matrix]:
         """Of nights: the number of people, mean squares of the columns of rows in the unit ball, and their means."""
         (n, total), (n_before, before) = tables.so_far(last), tables.so_far(first - 1)
-        second, sums, counts = self._blocks(total - before)
+        triangles, sums, counts = self._parts(total - before)
         people = max(1.0, float(n - n_before) if self.facts.n_is_public else float(counts.sum()))
-        squares = np.diagonal(second, axis1=-2, axis2=-1).reshape(-1, self.layout.n_features).sum(axis=0)
+        squares = triangles[:, np.cumsum([0, *range(self.layout.n_features, 1, -1)])].sum(axis=0)
         return people, squares / people, sums.sum(axis=1) / people if sums.size else np.empty(0)
 
     def add(self, tables: NightTables, label: str, moments: Moments) -> None:
@@ -232,11 +229,18 @@ class Register:
 
     def _blocks(self, packed: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         """(second moment, sums, counts), of which `_packed` made one vector."""
-        second, sums, counts = self.layout.blocks(np.zeros(self.layout.shape, packed.dtype))
-        second, upper = np.ascontiguousarray(second), _upper(self.layout.n_features)
-        ends = packed.size - counts.size - sums.size, packed.size - counts.size
-        second[..., upper] = packed[: ends[0]].reshape(*second.shape[:-2], -1)
-        return second, packed[slice(*ends)].reshape(sums.shape), packed[ends[1] :]
+        triangles, sums, counts = self._parts(packed)
+        d = self.layout.n_features
+        second = np.zeros((*self.layout.shape[:-2], d, d), packed.dtype)
+        second[..., _upper(d)] = triangles.reshape(*second.shape[:-2], -1)
+        return second, sums, counts
+
+    def _parts(self, packed: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """The same as views: (matrices, pairs) upper triangles of the second moment, sums, counts."""
+        d, last = self.layout.n_features, packed.size - self.layout.n_groups * self.layout.counts
+        first = self.layout.n_matrices * d * (d + 1) // 2
+        triangles = packed[:first].reshape(self.layout.n_matrices, -1)
+        return triangles, packed[first:last].reshape(d, -1), packed[last:]
 
     def release(self, tables: NightTables, first: int, last: int, named: str) -> Release:
         """The moments of the people of nights ``first`` to ``last``."""
@@ -401,9 +405,11 @@ class Nights:
                     moments.update(X, y, *others, person=person, weights=weights)
                     register.add(tables, night, moments)
                 found = register.release(tables, 1, tables.last(), "all nights so far")
-            with self._file.transaction() as tables:  # once the night is on the disk, where warnings are errors
-                register.warn_of_drift(tables, found)
-            return found
+                drifted = register.drifted(tables)
+        if drifted:  # once the night is on the disk, where warnings are errors
+            message = f"the last {_WINDOW} nights differ from those before: {drifted}. Compare them by release(first=...)"
+            warn(AccuracyWarning(message, found))
+        return found
 
     def release(self, first: str | None = None, last: str | None = None) -> Release:
         """The release of the people of nights ``first`` to ``last``, by label; of all nights so far by default."""
