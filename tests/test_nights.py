@@ -306,6 +306,37 @@ def test_what_is_published_is_exact_sums_and_the_noise_that_is_kept(path: Path) 
             )
 
 
+def test_the_largest_noise_that_a_file_may_hold_is_carried_on_exactly(path: Path) -> None:
+    nights, rng = dpgep.Nights(path, keep=5, **TERMS), np.random.default_rng(0)
+    for night in range(4):
+        nights.add(rows_of(night), night=str(night))
+    before = rng.integers(-(1 << 62) + 1, 1 << 62, (5, 9))
+    before[:, :2] = [[(1 << 62) - 1, 1 - (1 << 62)]]
+    before[:, 2] *= (-1) ** np.arange(5)  # weights are negative but for the first
+    with closing(sqlite3.connect(path)) as tables, tables:
+        for slot in range(1, 5):
+            tables.execute("UPDATE noise SET noise = ? WHERE slot = ?", (before[slot].astype("<i8").tobytes(), slot))
+    drawn = 1 << 55
+    with mock.patch.object(
+        dpgep.nights, "add_noise", lambda moments, *given: np.add(moments.second, drawn, moments.second)
+    ):
+        nights.add(rows_of(4), night="4")
+    with closing(sqlite3.connect(path)) as tables:
+        ((blob,),) = tables.execute("SELECT noise FROM noise WHERE slot = 0")
+    steps = {k: step for k, step in Factor(5).steps.items() if 0 < k < 5}
+    carried = [sum(step * int(before[5 - k][j]) for k, step in steps.items()) for j in range(6)]
+    expected = [drawn - (each + 32) // 64 for each in carried]
+    assert np.frombuffer(blob, "<i8")[:6].tolist() == expected
+
+
+@pytest.mark.parametrize(("person", "bits"), [(None, 19), ("id", 14)])
+def test_rows_are_rounded_as_finely_as_noise_leaves_room(path: Path, person: str | None, bits: int) -> None:
+    """Towards zero, which no error bar has: with three bits less, ids and a million people, by 8 deviations of the noise."""
+    people = _people().drop(columns="weight")
+    dpgep.Nights(path, person=person, **TERMS).add(people if person else people.drop(columns="id"), night="0")
+    assert _read(*_described(path)).noise.bits == bits
+
+
 def _described(path: Path) -> tuple[bytes]:
     with closing(sqlite3.connect(path)) as tables, tables:
         found: tuple[bytes] = tables.execute("SELECT description FROM register").fetchone()

@@ -46,8 +46,8 @@ from dpgep.serialization import Format, opened
 NIGHTS = Format("dpgep-nights")
 # The part of the budget from which on a preparation has taken all that it may, and more would be wanted.
 _LARGE_PREPARATION = 0.45
-# Noise of sums so far is less than 2^57 steps of the grid, so that sums of its multiples fit.
-_NOISE_BITS = 57
+# Noise of sums so far is less than 2^62 steps of the grid. Multiples of it are added in two limbs, the lower of 2^32.
+_NOISE_BITS, _HALF_BITS = 62, 32
 # Nights that are compared with those before: whole weeks. A morning has this chance of naming a column for nothing.
 _WINDOW, _FALSE_ALARMS = 28, 1e-3
 # Of a column's deviation, or of its mean square: what may change without a word.
@@ -202,13 +202,16 @@ class Register:
         high = np.zeros_like(low) if tonight.high is None else _packed(*tonight.high)
         low, high = np.stack([low, high]) + tables.exact()
         _carry(low, high)
-        known = np.full_like(low, 1 << FACTOR_BITS - 1)  # for the nearest multiple
+        known, upper = np.full_like(low, 1 << FACTOR_BITS - 1), np.zeros_like(low)  # for the nearest multiple
         for k, step in self.factor.steps.items():
             if 0 < k < number:
-                known += step * tables.noise((number - k) % self.keep)
+                before = tables.noise((number - k) % self.keep)
+                known += step * (before & (1 << _HALF_BITS) - 1)
+                upper += step * (before >> _HALF_BITS)
+        known = (known >> FACTOR_BITS) + (upper << _HALF_BITS - FACTOR_BITS)
         exact = np.stack([low, high])
         sums = exact << FACTOR_BITS
-        noisy = self._noisy(sums - [known >> FACTOR_BITS, np.zeros_like(high)], tables.stream(exact))
+        noisy = self._noisy(sums - [known, np.zeros_like(high)], tables.stream(exact))
         noise = noisy[0] - sums[0] + ((noisy[1] - sums[1]) << LOW_BITS)
         if np.abs(noise).max(initial=0) >> _NOISE_BITS:
             raise ValueError("the noise of all nights together is more than the file can hold: begin another")
@@ -301,7 +304,8 @@ class Nights:
     Examples
     --------
     >>> import numpy as np, dpgep, os, tempfile
-    >>> path = os.path.join(tempfile.mkdtemp(), "register.nights")
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> path = os.path.join(folder.name, "register.nights")
     >>> rng, terms = np.random.default_rng(0), {"epsilon": 1.0, "delta": 1e-6, "bound": 1.0}
     >>> for night in ("2026-11-23", "2026-11-24", "2026-11-25"):
     ...     nights = dpgep.Nights(path, **(terms if not os.path.exists(path) else {}))
@@ -407,8 +411,8 @@ class Nights:
                 found = register.release(tables, 1, tables.last(), "all nights so far")
                 drifted = register.drifted(tables)
         if drifted:  # once the night is on the disk, where warnings are errors
-            message = f"the last {_WINDOW} nights differ from those before: {drifted}. Compare them by release(first=...)"
-            warn(AccuracyWarning(message, found))
+            differ = f"the last {_WINDOW} nights differ from those before"
+            warn(AccuracyWarning(f"{differ}: {drifted}. Compare them by release(first=...)", found))
         return found
 
     def release(self, first: str | None = None, last: str | None = None) -> Release:

@@ -35,8 +35,8 @@ KEPT = 365
 # would take 0.2 % from the worst noise of a year, and read twice as many sums each night.
 FACTOR_BITS = 6
 MOST_NIGHTS = 1 << 12
-# Noise is less than 2^46 steps of the grid, where that of a release may have 2^56: noise of sums so far is more.
-_SPARE_BITS = 10
+# Noise is less than 2^52 steps of the grid, where that of a release may have 2^56: noise of sums so far is more.
+_SPARE_BITS = 4
 
 
 @dataclass(frozen=True)
