@@ -331,7 +331,7 @@ def test_the_largest_noise_that_a_file_may_hold_is_carried_on_exactly(path: Path
 
 @pytest.mark.parametrize(("person", "bits"), [(None, 19), ("id", 14)])
 def test_rows_are_rounded_as_finely_as_noise_leaves_room(path: Path, person: str | None, bits: int) -> None:
-    """Towards zero, which no error bar has: with three bits less, ids and a million people, by 8 deviations of the noise."""
+    """Towards zero, which no error bar has: with three bits less, by 8 deviations of noise for a million with ids."""
     people = _people().drop(columns="weight")
     dpgep.Nights(path, person=person, **TERMS).add(people if person else people.drop(columns="id"), night="0")
     assert _read(*_described(path)).noise.bits == bits

@@ -313,6 +313,7 @@ class Nights:
     >>> so_far.n_people, so_far.report.epsilon
     (9000.0, 1.0)
     >>> last_two = nights.release(first="2026-11-24")
+    >>> folder.cleanup()
     """
 
     def __init__(
