@@ -273,7 +273,8 @@ def draw(result: dict[str, dict[str, float]], path: Path) -> None:
     ax.xaxis.tick_top()
     ax.set_yticks(range(len(result)), list(result), fontsize=8)
     ax.axvline(len(COMPARATORS) - 0.5, color="white", linewidth=2)
-    bar = figure.colorbar(image, ax=ax, shrink=0.5, label="error over the best of the row")
+    below = {"location": "bottom", "shrink": 0.6, "aspect": 40, "pad": 0.01}
+    bar = figure.colorbar(image, ax=ax, label="error over the best of the row", **below)
     bar.set_ticks([0, 0.5, 1, 1.5, 2], labels=["1", "3", "10", "30", "100 or more"])
     figure.savefig(path, metadata={"Date": None})
 
