@@ -523,6 +523,36 @@ def test_a_column_that_drifts_is_named(path: Path, moved: float, named: str | No
     assert all(f"{named}." in each for each in said)
 
 
+def test_constants_without_noise_are_compared_too(path: Path) -> None:
+    """Zero over zero is no change, and no warning of numpy's; a constant that changes has no deviation at all."""
+    nights, rows = dpgep.Nights(path, **PLAIN), np.full((4, 2), 0.5) * [1, 0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for night in range(56):
+            nights.add(rows, night=str(night))
+    with pytest.warns(dpgep.AccuracyWarning, match=r"before: mean of column 0\. Compare"):
+        nights.add(rows[::-1] * [-39, 0], night="56")
+    assert nights.labels[-1] == "56"
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+def test_nights_without_drift_are_named_once_in_a_thousand_mornings(path: Path, adjacency: Any) -> None:
+    """Of 1500 registers of ten people a night: over 15 alarms, where 1.5 are expected, have a chance of 1e-11."""
+    nights, rng, last, d = dpgep.Nights(path, adjacency=adjacency, **TERMS), np.random.default_rng(0), 60, 3
+    nights.add(np.zeros((2, d)), night="0")
+    with nights._file.transaction() as tables:
+        register = nights._register(tables)
+    noise, layout = register.noise.deviations(), register.layout
+    scales = np.r_[[noise.second] * 6, [noise.sums] * d * layout.sums, [noise.counts] * layout.counts]
+    exact = np.r_[[1 / d * (j in (0, 3, 5)) for j in range(6)], np.zeros(d * layout.sums), [1.0] * layout.counts]
+    weights, alarms = {night: register.factor.combination(1, night) for night in (32, 60)}, 0
+    for _ in range(1500):
+        drawn = rng.standard_normal((last, len(scales))) * scales
+        so_far = {k: (10 * k, 10 * k * exact + w @ drawn[:k]) for k, w in weights.items()} | {0: (0, np.zeros(1))}
+        alarms += bool(register.drifted(mock.Mock(last=lambda: last, so_far=so_far.__getitem__)))
+    assert alarms <= 15
+
+
 def _in_a_child(work: Callable[[], None]) -> int:
     child = os.fork()
     if not child:

@@ -175,8 +175,9 @@ class Register:
                 people = spread * self.nights * (1 / n + 1 / n_now)
                 slight = _SLIGHT * (np.sqrt(spread) if found else large)
                 change = np.maximum(np.abs(new - old) - slight, 0)
-                found.append(change / np.sqrt(drawn * (scale**2 * several + of_count * old**2) + people))
-        return np.where(np.isfinite(merged := np.concatenate(found)), merged, 0.0)
+                with np.errstate(divide="ignore", invalid="ignore"):  # constants without noise
+                    found.append(change / np.sqrt(drawn * (scale**2 * several + of_count * old**2) + people))
+        return np.nan_to_num(np.concatenate(found))
 
     def _means(self, tables: NightTables, first: int, last: int) -> tuple[float, Matrix, Matrix]:
         """Of nights: the number of people, mean squares of the columns of rows in the unit ball, and their means."""
