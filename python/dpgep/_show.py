@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ import numpy as np
 # this many entries of an array or tuple are printed; of more, their number
 _FEW = 6
 _LONGEST = 60
+# Days from 1970 within which a number is a date.
+_MOST_DAYS = 700_000
 # Colours of pictures in notebooks, light and dark: positive, negative, and where zero is.
 _PLUS, _MINUS, _MARK = "#0072B2", "#D55E00", "#767676"
 
@@ -45,10 +48,15 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     return ["  " + "  ".join(f"{text:>{width}}" for text, width in zip(row, widths, strict=True)) for row in rows]
 
 
-def with_intervals(values: Any, low: Any, high: Any, form: str) -> list[str]:
-    """Numbers, each with its interval in brackets, in a format."""
-    ends = zip(*(np.asarray(each).tolist() for each in (values, low, high)), strict=True)
-    return [f"{value:{form}} [{first:{form}}, {last:{form}}]" for value, first, last in ends]
+def with_intervals(values: Any, low: Any, high: Any, form: str, dates: Container[int] = ()) -> list[str]:
+    """Numbers, each with its interval in brackets, in a format; as dates at the places of ``dates``."""
+    rows = enumerate(zip(*(np.asarray(each).tolist() for each in (values, low, high)), strict=True))
+    return ["{} [{}, {}]".format(*(date(x) if place in dates else f"{x:{form}}" for x in each)) for place, each in rows]
+
+
+def date(days: float) -> str:
+    """The date of days since 1970; the number where that is no date of our millennia."""
+    return str(np.datetime64(math.floor(days), "D")) if abs(days) < _MOST_DAYS else f"{days:.4g}"
 
 
 def escaped(text: str) -> str:

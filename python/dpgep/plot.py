@@ -256,6 +256,8 @@ def means(found: GroupMeans, column: str | None = None, *, ax: Axes | None = Non
     ax, j = _axes(ax), found.names.index(name)
     values, low, high = found.means[:, j], found.low[:, j], found.high[:, j]
     _estimates(ax, found.groups, values, low, high, float(found.counts @ values / found.counts.sum()))
+    if j in found.dates:
+        ax.xaxis_date()
     return _finished(ax, f"mean of {name}, with {found.level:.0%} intervals", found.category)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -98,6 +99,37 @@ def test_every_question_that_a_release_lists_is_one(ask: Run, release: dpgep.Rel
     for question in release._questions():
         status, _, err = ask(question)
         assert status == 0 or "no question" not in err, question
+
+
+def test_dates_are_printed_as_dates(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rng, path = np.random.default_rng(0), tmp_path / "people.dpgep"
+    joined = np.datetime64("2020-03-01", "s") + (86400 * rng.normal(0.0, 90.0, 4000)).astype(int)
+    people = pd.DataFrame({"age": rng.normal(40.0, 9.0, 4000), "joined": joined})
+    people["sex"] = pd.Categorical(rng.choice(["F", "M"], 4000), categories=["F", "M"])
+    data = dpgep.scan(people, dates=["joined"])
+    auto = dpgep.AutoPreprocessing(quartiles=0.2)
+    with pytest.warns(dpgep.PrivacyWarning):
+        dpgep.release(data, preprocessing=auto, epsilon=50.0, delta=1e-6, seed=0).save(path)
+    release = dpgep.load(path)
+    assert release.model.dates == (1,)
+    days = release.mean(["joined"])[0]
+    assert abs(days - np.datetime64("2020-03-01").astype(int)) < 10.0
+    said = str(np.datetime64("1970-01-01") + np.timedelta64(int(days), "D"))
+    for words, kept in {
+        ("mean",): [said],
+        ("mean", "age"): [f"{release.mean(['age'])[0]:.6f}"],
+        ("describe", "joined", "age"): [said, " days", "2019-12-", "2020-05-0", f"{release.mean(['age'])[0]:.4g}"],
+        ("means_by", "joined + age ~ sex"): ["2020-02-", "2020-03-"],
+    }.items():
+        assert cli.main(["ask", str(path), *words]) == 0
+        out = capsys.readouterr().out
+        assert "e+04" not in out
+        assert all(text in out for text in kept), out
+    assert release.describe(["joined"]).to_frame().loc["joined", "mean"] == days
+    assert said[:7] in release.describe()._repr_html_()
+    buffer = io.BytesIO()
+    release.to_html(buffer)
+    assert b'"dates":[1]' in buffer.getvalue()
 
 
 def test_groups_are_asked_by_their_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

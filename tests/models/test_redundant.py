@@ -161,7 +161,7 @@ def test_directions_follow_the_map_of_the_rows() -> None:
 
 @pytest.mark.parametrize("wrong", [((0, 1), (1, 2)), ((0, 5),), ((-1, 0),)])
 def test_indicators_that_are_none_are_refused(wrong: Any) -> None:
-    with pytest.raises(ValueError, match="indicators must be features from 0 to 4, each once"):
+    with pytest.raises(ValueError, match="indicators and dates must be features from 0 to 4, each once"):
         FdaModel(5, ("a", "b"), indicators=wrong)
 
 

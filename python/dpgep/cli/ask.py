@@ -14,6 +14,7 @@ from typing import Any
 import dpgep
 from dpgep._checks import did_you_mean
 from dpgep._optional import import_extra
+from dpgep._show import date
 from dpgep.cli.command import Commands, Output, UsageError, positive, say
 from dpgep.sources.names import listed
 
@@ -154,9 +155,8 @@ def _ask(options: argparse.Namespace) -> int:
 def _mean(release: dpgep.Release, columns: Any = None) -> Any:
     """The means of columns, by name."""
     numbers = release._numbers(columns)
-    return import_extra("pandas", "pandas").DataFrame(
-        {"mean": release.mean(numbers)}, release._names_of(numbers) or numbers.tolist()
-    )
+    means = [date(x) if j in release.model.dates else x for j, x in zip(numbers, release.mean(numbers), strict=True)]
+    return import_extra("pandas", "pandas").DataFrame({"mean": means}, release._names_of(numbers) or numbers.tolist())
 
 
 def _sample(release: dpgep.Release, columns: Any = None, *, rows: int | None = None) -> Any:

@@ -258,7 +258,8 @@ def named(model: M, *views: Names) -> M:
         require_features(found)
     pairs = list(zip(views, model.views, strict=True))
     names = (found or map(str, range(view.stop - view.start)) for found, view in pairs)
+    dates = tuple(view.start + j for found, view in pairs for j in getattr(found, "dates", ()))
     indicators = (
         tuple(view.start + j for j in group) for found, view in pairs for group in getattr(found, "indicators", ())
     )
-    return replace(model, feature_names=tuple(chain.from_iterable(names)), indicators=tuple(indicators))
+    return replace(model, feature_names=tuple(chain.from_iterable(names)), indicators=tuple(indicators), dates=dates)

@@ -123,6 +123,10 @@ class ReleasedColumns:
         names = self.model.feature_names
         return None if names is None else tuple(names[j] for j in features)
 
+    def _dates_of(self, features: NDArray[np.intp]) -> tuple[int, ...]:
+        """The places of dates among some features."""
+        return tuple(np.flatnonzero(np.isin(features, self.model.dates)).tolist())
+
     def _known_of(
         self, features: NDArray[np.intp]
     ) -> tuple[tuple[str, ...] | None, PrivacyReport, bool, tuple[float, float] | None]:

@@ -132,6 +132,7 @@ class Description:
     absent : whether absent values count as locations, which makes deviations smaller.
     unseen : scales of a column, as they were bought, at which its values were cut, and how many people beyond the noise
         may hide, who are in no interval; None where nothing was cut.
+    dates : places of columns that are dates: their values are days since 1970, and are printed as dates.
     """
 
     names: tuple[str, ...]
@@ -149,9 +150,10 @@ class Description:
     privacy: PrivacyReport
     absent: bool
     unseen: tuple[float, float] | None
+    dates: tuple[int, ...] = ()
 
     def to_frame(self) -> Any:
-        """A pandas DataFrame, a row for each column."""
+        """A pandas DataFrame, a row for each column; of dates, days since 1970."""
         pandas = import_extra("pandas", "pandas")
         fields = "mean", "mean_low", "mean_high", "deviation", "deviation_low", "deviation_high"
         values = {name.replace("_", " "): getattr(self, name) for name in fields}
@@ -180,13 +182,14 @@ class Description:
 
     @property
     def _rows(self) -> list[tuple[str, ...]]:
-        means = with_intervals(self.mean, self.mean_low, self.mean_high, ".4g")
+        means = with_intervals(self.mean, self.mean_low, self.mean_high, ".4g", self.dates)
         deviations = with_intervals(self.deviation, self.deviation_low, self.deviation_high, ".4g")
+        deviations = [text + " days" * (place in self.dates) for place, text in enumerate(deviations)]
         ends = self.quartiles.T, self.quartile_low.T, self.quartile_high.T
         quartiles = [
             [
                 text if np.isfinite(value) else ""
-                for text, value in zip(with_intervals(*each, ".4g"), each[0], strict=True)
+                for text, value in zip(with_intervals(*each, ".4g", self.dates), each[0], strict=True)
             ]
             for each in zip(*ends, strict=True)
         ]
@@ -279,6 +282,7 @@ def describe(
         privacy=release.report,
         absent=release._absent,
         unseen=release._unseen,
+        dates=release._dates_of(features),
     )
 
 

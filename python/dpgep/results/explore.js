@@ -34,6 +34,10 @@
     return text.replaceAll("-", "−");
   }
 
+  /** How values of a column are written: dates where it holds days since 1970. */
+  const written = (j) => (value) => (data.dates.includes(j) && Math.abs(value) < 700000
+    ? new Date(Math.floor(value) * 864e5).toISOString().slice(0, 10) : digits(value));
+
   const between = (low, high, form = digits) => `${form(low)} to ${form(high)}`;
 
   /** A cell with a value and its interval below. */
@@ -66,12 +70,13 @@
   function describe() {
     const of = data.described;
     const rows = chosen.map((j) => [names[j],
-      estimate({ value: of.mean[j], low: of.mean_low[j], high: of.mean_high[j] }),
-      estimate({ value: of.deviation[j], low: of.deviation_low[j], high: of.deviation_high[j] })]);
+      estimate({ value: of.mean[j], low: of.mean_low[j], high: of.mean_high[j] }, written(j)),
+      estimate({ value: of.deviation[j], low: of.deviation_low[j], high: of.deviation_high[j] },
+        data.dates.includes(j) ? (value) => `${digits(value)} days` : digits)]);
     const note = data.missing ? "; missing values count as their column’s location, which makes deviations smaller" : "";
     const known = chosen.some((j) => of.quartiles[j]), heading = ["Column", "Mean", "Deviation", ...(known ? ["25 %", "50 %", "75 %"] : [])];
     if (known) chosen.forEach((j, row) => rows[row].push(...[0, 1, 2].map((i) => (of.quartiles[j]
-      ? estimate({ value: of.quartiles[j][i], low: of.quartile_low[j][i], high: of.quartile_high[j][i] }) : ""))));
+      ? estimate({ value: of.quartiles[j][i], low: of.quartile_low[j][i], high: of.quartile_high[j][i] }, written(j)) : ""))));
     show("described-table", table(`Means and deviations, with intervals at ${level}${note}`, heading, rows));
     if (data.unseen) at("described-table").append(element("p", { class: "warn" }, `${data.unseen}.`));
   }
@@ -216,7 +221,7 @@
     const counts = dpgep.crosstab(data, category).map(([cell]) => cell);
     const means = dpgep.meansBy(data, category, columns);
     const rows = [["people", ...counts.map((cell) => estimate(cell, counted)), "", ""],
-      ...columns.map((j, i) => [names[j], ...means[i].cells.map((cell) => estimate(cell)), number(means[i].f), number(means[i].p)])];
+      ...columns.map((j, i) => [names[j], ...means[i].cells.map((cell) => estimate(cell, written(j))), number(means[i].f), number(means[i].p)])];
     const note = data.missing ? ". Missing values count as their column’s location, which draws means of groups together" : "";
     show("means-table", table(`Means by ${category.name}, with intervals at ${level}${note}`, ["Column", ...category.labels, "F", "p"], rows));
   }

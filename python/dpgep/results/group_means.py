@@ -48,6 +48,7 @@ class GroupMeans:
     n_people : number of people, public or released.
     absent : whether absent values of columns count as locations, which draws means of groups together.
     privacy : the report of the release, which pays for this and for every other answer from it.
+    dates : places of columns that are dates: their values are days since 1970, and are printed as dates.
     """
 
     category: str
@@ -72,6 +73,7 @@ class GroupMeans:
     n_people: float
     absent: bool
     privacy: PrivacyReport
+    dates: tuple[int, ...] = ()
 
     def to_frame(self) -> Any:
         """The means as a pandas DataFrame, a row for each group, as `groupby(category).mean()` has them."""
@@ -116,20 +118,22 @@ class GroupMeans:
         lines.extend(of_absent(self.absent, "means are drawn together"))
         lines.extend(of_hidden("F", self.names, self.noise_share, self.least_p_values, self.p_values))
         people = [f"{group} ({count:.0f})" for group, count in zip(self.groups, self.counts, strict=True)]
-        rows = zip(self.names, self.means.T, self.low.T, self.high.T, self.f, self.p_values, strict=True)
-        table = [
-            [x, *with_intervals(mean, low, high, ".4g"), f"{f:.4g}", f"{p:.2g}"] for x, mean, low, high, f, p in rows
-        ]
+        rows = zip(self.names, map(self._texts, range(len(self.names))), self.f, self.p_values, strict=True)
+        table = [[x, *texts, f"{f:.4g}", f"{p:.2g}"] for x, texts, f, p in rows]
         return "\n".join([*lines, *aligned([["", *people, "F", "p"], *table])])
+
+    def _texts(self, j: int) -> list[str]:
+        """The means of a column, of each group, with intervals."""
+        dates = range(len(self.groups)) if j in self.dates else ()
+        return with_intervals(self.means[:, j], self.low[:, j], self.high[:, j], ".4g", dates)
 
     def _repr_html_(self) -> str:
         about = [("means by", self.category), ("privacy", str(self.privacy))]
         rows = []
-        for name, *column in zip(self.names, self.means.T, self.low.T, self.high.T, strict=True):
+        for j, (name, *column) in enumerate(zip(self.names, self.means.T, self.low.T, self.high.T, strict=True)):
             least, most = float(column[1].min()), float(column[2].max())
             overall = float(self.counts @ column[0] / self.counts.sum())
-            texts = with_intervals(column[0], column[1], column[2], ".4g")
-            for group, text, value, low, high in zip(self.groups, texts, *column, strict=True):
+            for group, text, value, low, high in zip(self.groups, self._texts(j), *column, strict=True):
                 rows.append((name, group, text, interval_picture(value, low, high, least, most, overall)))
         heading = ("column", self.category, f"mean, at {self.level:.0%}", "beside the mean of all")
         return html_table(about) + html_table(rows, heading)
@@ -202,6 +206,7 @@ def means_by(
         n_people=noisy.n,
         absent=release._absent,
         privacy=release.report,
+        dates=release._dates_of(numbers),
     )
 
 

@@ -100,8 +100,8 @@ class Release(ReleasedColumns):
         price, and it is what can be saved.
         """
         alone, mapped = self._of_group(self._number_of_group(group))
-        names = {"feature_names": self.model.feature_names, "indicators": self.model.indicators}
-        model = TableModel(self.model.n_features, **names)  # type: ignore[arg-type]
+        names = {name: getattr(self.model, name) for name in ("feature_names", "indicators", "dates")}
+        model = TableModel(self.model.n_features, **names)
         return Release(model, self.report, alone, self._sources, mapped)
 
     def solve(self, n_components: int | None = None, **options: Any) -> Solution:

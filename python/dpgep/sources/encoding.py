@@ -205,6 +205,7 @@ class Encoding:
             texts += words if name in self.categories else [name]
         names = EncodedNames(as_text(texts))
         names.indicators = tuple(indicators)
+        names.dates = tuple(place for place, name in enumerate(texts) if name in self.dates)
         return names
 
     def require_known(self, name: Hashable) -> None:

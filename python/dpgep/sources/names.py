@@ -30,9 +30,10 @@ _NUMBERS = re.compile(rf"subject|patient|participant|respondent|.* nr|nr|(({_WHO
 
 
 class EncodedNames(tuple[str, ...]):
-    """Names of the columns of a matrix, and the positions of those that are the ``indicators`` of one column each."""
+    """Names of the columns of a matrix, and the positions of ``indicators`` of one column each, and of ``dates``."""
 
     indicators: tuple[tuple[int, ...], ...] = ()
+    dates: tuple[int, ...] = ()
 
 
 def as_text(columns: Iterable[Hashable]) -> tuple[str, ...]:
