@@ -24,6 +24,7 @@
 #include "dpgep/fixed_point_columns.hpp"
 #include "dpgep/integer_moments.hpp"
 #include "dpgep/people.hpp"
+#include "dpgep/people_runs.hpp"
 #include "dpgep/row_weights.hpp"
 #include "dpgep/rows_product.hpp"
 #include "dpgep/sampled_rows.hpp"
@@ -380,6 +381,18 @@ void fuzz_truncate(Bytes bytes) {
   }
 }
 
+// A run is within the histogram, whatever counts and tails are.
+void fuzz_people_run(Bytes bytes) {
+  const auto deviation = bytes.take<double>();
+  const RunTails tails{bytes.take<double>(), bytes.take<double>(), bytes.take<double>()};
+  std::vector<double> counts(bytes.take<std::uint8_t>() % 64);
+  for (double& count : counts) count = bytes.take<double>();
+  const auto n = static_cast<Index>(counts.size());
+  const PeopleRun run = people_run(counts.data(), n, deviation, tails);
+  require(0 <= run.first && run.first <= n, "a run begins within the bins");
+  require(-1 <= run.last && run.last < n, "a run ends within the bins");
+}
+
 void fuzz_sampler(Bytes bytes) {
   const auto scale =
       static_cast<std::int64_t>(bytes.take<std::uint64_t>() >> bytes.take_between(8, 63));
@@ -686,7 +699,7 @@ void fuzz_table(Bytes bytes) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   Bytes bytes(data, size);
-  switch (bytes.take_between(0, 20)) {
+  switch (bytes.take_between(0, 21)) {
     case 0:
       fuzz_fixed_point<double>(bytes);
       break;
@@ -746,6 +759,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       break;
     case 19:
       fuzz_numbering(bytes);
+      break;
+    case 20:
+      fuzz_people_run(bytes);
       break;
     default:
       fuzz_sums(bytes);
