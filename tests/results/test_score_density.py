@@ -344,3 +344,35 @@ def test_it_is_drawn(grouped: bool) -> None:
         drawn()
         assert len(ax.collections) >= len(found.density)
     plt.close(figure)
+
+
+@pytest.mark.parametrize("components", [1, (1, 2)])
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+def test_one_person_moves_the_counts_by_what_is_paid_for(adjacency: Any, several: bool, components: Any) -> None:
+    """At most sqrt(2), or 1, whichever groups and cells a person's rows are in."""
+    rng, n = np.random.default_rng(3), 12
+    public = {"public_n": n} if adjacency == "add-remove" else {}
+
+    def problem(rows: Any, labels: Any, who: Any) -> Any:
+        whose = {"person": who} if several else {}
+        return dpgep.fda(rows, labels, classes=[0, 1, 2], bound=1.0, adjacency=adjacency, **public, **whose)
+
+    rows, labels = rng.standard_normal((60, 3)) / 3, np.arange(60) % 3
+    solution = dpgep.solve(dpgep.fda(rows, labels, classes=[0, 1, 2], bound=1.0), epsilon=math.inf, n_components=2)
+    moved = []
+    for _ in range(25):
+        rows, labels = rng.standard_normal((n, 3)) / 3, rng.integers(0, 4, n)  # 3: in no class
+        who = rng.integers(0, 4, n) if several else np.arange(n)
+        his = who == who[0]
+        others = rows[~his], labels[~his], who[~his]
+        if adjacency == "replace-one":
+            size = rng.integers(1, 4) if several else 1
+            own = rng.standard_normal((size, 3)) / 3, rng.integers(0, 4, size), np.full(size, who[0])
+            others = tuple(np.concatenate(pair) for pair in zip(others, own, strict=True))
+        form = {"components": components, "cells": 16, "epsilon": math.inf}
+        found = [dpgep.score_density(solution, problem(*each), **form) for each in ((rows, labels, who), others)]
+        moved.append(float(np.linalg.norm(found[0].shares * found[0].n - found[1].shares * found[1].n)))
+    most = math.sqrt(2) if adjacency == "replace-one" else 1.0
+    assert max(moved) <= most * (1 + 1e-9)
+    assert max(moved) > (0.4 if several else 0.9) * most  # of several rows in one cell it is most
