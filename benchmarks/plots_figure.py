@@ -1,4 +1,4 @@
-"""Draw the pictures of docs/plots.md, on light and on dark, and of docs/examples/*.md: what their code draws.
+"""Draw the pictures of docs/plots.md, on light and on dark, and of other pages of docs/: what their code saves.
 
     python benchmarks/plots_figure.py [--output FOLDER] [PAGE ...]
 
@@ -76,8 +76,9 @@ def main() -> None:
     if not wanted or "plots" in wanted:
         for suffix in STYLES:
             draw(DOCS / "plots.md", output, suffix)
-    for page in sorted((DOCS / "examples").glob("*.md")):
-        if not wanted or page.stem in wanted:
+    for page in sorted(DOCS.rglob("*.md")):
+        saves = page.stem != "plots" and "savefig(" in page.read_text("utf-8")
+        if saves and (not wanted or page.stem in wanted):
             draw(page, output)
 
 
