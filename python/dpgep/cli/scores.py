@@ -19,9 +19,8 @@ from dpgep.cli.solution import loaded, views_of
 from dpgep.data.groups import public_classes
 from dpgep.models import FdaModel
 from dpgep.models.row_model import RowModel
-from dpgep.problems.problem import Problem, moment_problem
+from dpgep.problems.problem import moment_problem
 from dpgep.results.score_density import CELLS, ScoreDensity
-from dpgep.sources import Selection
 
 _PICTURES = (".svg", ".png", ".pdf")
 _EXAMPLE = """example:
@@ -76,19 +75,18 @@ def _scores(options: argparse.Namespace) -> int:
     return 1 if found is None else 0
 
 
-def _bought(solution: dpgep.Solution, options: argparse.Namespace) -> ScoreDensity | None:
+def _bought(solution: dpgep.Solution, options: argparse.Namespace) -> Any:
     data, views = views_of(solution, options)
     paying = Paying(options)
-    problem = _problem(solution, data, views, options, paying)
+    problem = _problem(solution, data, views, options, paying.adjacency)
     how: Any = {"components": options.components, "cells": options.cells, "n_threads": options.threads, **paying.part}
     buy = partial(dpgep.score_density, solution, problem, budget=paying.budget, seed=options.seed, **how)
-    kept: ScoreDensity | None = bought(buy, problem, data, options, paying)
-    return kept
+    return bought(buy, problem, data, options, paying)
 
 
 def _problem(
-    solution: dpgep.Solution, data: Data, views: list[Selection], options: argparse.Namespace, paying: Paying
-) -> Problem:
+    solution: dpgep.Solution, data: Data, views: list[Any], options: argparse.Namespace, adjacency: str
+) -> Any:
     """The rows of the solution's columns, mapped as they were there, of its groups or of classes that are asked for."""
     model: Any = solution.model
     groups: tuple[Any, ...] = ()
@@ -104,7 +102,7 @@ def _problem(
             groups, model = (labels,), FdaModel(model.n_features, public_classes(labels, None, classes))
         bound: Any = solution.privacy.bound if solution.preprocessing is None else "auto"
         person = None if options.person is None else data.vector(options.person)
-        how = bound, solution.preprocessing, paying.adjacency, options.public_n, person, None, None, None
+        how = bound, solution.preprocessing, adjacency, options.public_n, person, None, None, None
         return moment_problem(lambda *_: model, views, groups, *how)
 
 

@@ -118,10 +118,8 @@ class ScoreDensity:
         return pandas.DataFrame({"share": self.density.ravel(), "noisy": self.shares.ravel()}, index=index)
 
     def __repr__(self) -> str:
-        groups, size = (
-            "" if self.groups is None else f" of {len(self.groups)} groups",
-            " x ".join(map(str, self.shares.shape[1:])),
-        )
+        groups = "" if self.groups is None else f" of {len(self.groups)} groups"
+        size = " x ".join(map(str, self.shares.shape[1:]))
         return (
             f"ScoreDensity of {' and '.join(self.axes)}{groups}, {size} cells; {self.privacy}\n"
             f"  noise    {self.deviation * self.n:.3g} people in each cell; {self.n} people in all\n"
