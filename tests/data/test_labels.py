@@ -25,7 +25,7 @@ from stored import bytes_of
 
 import dpgep
 from dpgep._dispatch import core
-from dpgep.data.groups import class_codes
+from dpgep.data.inputs import class_codes
 from dpgep.data.rows import Batch, Rows
 from dpgep.models.model import Adjacency
 from dpgep.models.moments import MomentNoise, ReleasedGroups, total_mean, total_share

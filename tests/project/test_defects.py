@@ -119,7 +119,7 @@ DEFECTS: dict[str, Defect] = {
     "Categories taken from the data": Defect(
         "data/test_labels.py::test_labels_that_nobody_lists_become_public_with_a_warning",
         (np.zeros((60, 4)), np.array(["no", "secret", "yes"] * 20)),
-        patched("dpgep.data.groups.warn", lambda *_: None),
+        patched("dpgep.data.inputs.warn", lambda *_: None),
     ),
     "A budget that is spent twice": planted("an entry that says less than it costs", "release() pca auto replace-one"),
     "Rounding in one's own favour": Defect(

@@ -1,9 +1,6 @@
 """`dpgep.auditing.replay`: a run on one data set, and on its neighbour with the same noisy answers.
 
-What a caller sees may depend on answers alone: whatever differs between two runs that got the same answers leaks. And
-by the law of its noise an answer costs what one person moves it by: with exact values x and x' before independent
-noise of deviations s, sum |x - x'|^2/s^2 is the mu^2 of this pair, no estimate of it. No statistics are needed, and one
-pair of runs finds what thousands of them would not show.
+No statistics are needed, and one pair of runs finds what thousands of them would not show.
 """
 
 from __future__ import annotations

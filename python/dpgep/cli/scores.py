@@ -16,7 +16,7 @@ from dpgep.cli.command import Commands, Output, UsageError, positive, say, usage
 from dpgep.cli.data import Data
 from dpgep.cli.fit import add_running, bought, inputs_of, labels_of
 from dpgep.cli.solution import loaded, views_of
-from dpgep.data.groups import public_classes
+from dpgep.data.inputs import public_classes
 from dpgep.models import FdaModel
 from dpgep.models.row_model import RowModel
 from dpgep.problems.problem import moment_problem

@@ -44,12 +44,6 @@ ANOTHER_PASS = (
     'that returns a fresh iterator, or use method="release" without a screen'
 )
 
-
-IN_BATCHES = (
-    "{} needs all rows in memory, but they are read from a source in batches: load them into an array first, or use "
-    'method="release"'
-)
-
 # Entries of weighted rows that are mapped at a time.
 _WEIGHED_ENTRIES = 1 << 20
 

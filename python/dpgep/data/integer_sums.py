@@ -162,7 +162,6 @@ class _TableSums(Sums):
         self.counts: Integers = np.zeros(shape, dtype=np.int64)
 
     def add(self, batch: Batch) -> None:
-        """Add the people of a batch."""
         rows, n = batch.rows, batch.rows.n
         if (whole := rows.in_one_piece(n, fixed_point=False)) is not None:
             self._require(self._add_block(whole, batch.weights))
@@ -499,7 +498,6 @@ class _ProductSums(Sums):
         self.n = 0
 
     def add(self, batch: Batch) -> None:
-        """Add the people of a batch."""
         if batch.rows.is_sparse:
             for part in SparseRows(batch.rows).on_grid(self._bits, ROWS_IN_A_ROW):
                 entries = part.values.astype(np.float64), part.indices, part.indptr

@@ -34,8 +34,7 @@ from dpgep._checks import require_count, require_positive
 from dpgep._dispatch import core
 from dpgep._threads import run, thread_count
 from dpgep.data.checksum import PassChecksum, PassComparison
-from dpgep.data.dataset import IN_BATCHES, ONE_ROW, Dataset, People
-from dpgep.data.groups import as_vector
+from dpgep.data.dataset import ONE_ROW, Dataset, People
 from dpgep.data.ids import (
     IDS,
     WEIGHTS,
@@ -49,6 +48,7 @@ from dpgep.data.ids import (
     numbered_digests,
     split_off,
 )
+from dpgep.data.inputs import as_vector
 from dpgep.data.rows import NO_GROUP, Batch, Rows, S, Weights, add_weighted, block_height, joined_views
 from dpgep.models.model import PublicFacts
 from dpgep.sources import Scan, Selection, as_vector_of_values
@@ -279,7 +279,10 @@ class StreamedDataset(Dataset):
             self._comparison.compare(checksum.digest())
 
     def in_memory(self, purpose: str, *, by_person: bool = False) -> Batch:
-        raise ValueError(IN_BATCHES.format(purpose))
+        raise ValueError(
+            f"{purpose} needs all rows in memory, but they are read from a source in batches: load them into an array "
+            'first, or use method="release"'
+        )
 
 
 def weighted(coded: Coded, weights: Weights | None) -> Batch:

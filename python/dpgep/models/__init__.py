@@ -22,7 +22,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-import scipy.linalg  # its sparse matrices are loaded when they are used
+import scipy.linalg
 from numpy.typing import NDArray
 
 from dpgep.models.model import (
@@ -193,14 +193,10 @@ class ContrastPencil(MomentsPencil):
         a = np.asarray(sum(weight * group.covariance for weight, group in self._groups))
         level = float(np.hypot.reduce([weight * group.moments.second_noise_level for weight, group in self._groups]))
         rounding = sum(abs(weight) * group.moments.rounding for weight, group in self._groups)
-        if self.scale is not None:
-            return self._pair_in_units(a, self.scale, level, rounding)
-        return MatrixPencil(a, None, level, rounding)
+        return self._pair_in_units(a, level, rounding)
 
     def error_variances(self, left: Any, right: Matrix, eigenvalues: Matrix) -> Matrix:
-        if self.scale is not None:
-            scaled = scipy.sparse.diags_array(self.scale)
-            left, right = scaled @ left, np.asarray(scaled @ right)
+        left, right = self._in_their_units(left, right)
         return np.asarray(sum(weight**2 * group.error_variances(left, right) for weight, group in self._groups))
 
     def noise_alone(
@@ -208,7 +204,7 @@ class ContrastPencil(MomentsPencil):
     ) -> Iterator[Matrix]:
         for _ in range(n_draws):
             drawn = sum(weight * group.strayed(generator, people=people) for weight, group in self._groups)
-            yield np.asarray(drawn) if self.scale is None else self._in_units(np.asarray(drawn))
+            yield self._in_units(np.asarray(drawn))
 
     def leading_noise(self, values: Matrix, basis: Matrix | None, seed: int, n_draws: int) -> Matrix | None:
         return None

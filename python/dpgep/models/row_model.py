@@ -343,14 +343,12 @@ class MomentsPencil(NoisyPencil):
             )
         a, b = pencil.matrices(released.second)
         if self.scale is not None:
-            return self._pair_in_units(a, self.scale, level, rounding)
+            return self._pair_in_units(a, level, rounding)
         return MatrixPencil(a, b, level, rounding, None if pencil.a.moment else (pencil.factors, pencil.a.weights))
 
     def error_variances(self, left: Any, right: Matrix, eigenvalues: Matrix) -> Matrix:
         released, traits = self.released, self.model.traits
-        if self.scale is not None:
-            scaled = scipy.sparse.diags_array(self.scale)
-            left, right = scaled @ left, np.asarray(scaled @ right)
+        left, right = self._in_their_units(left, right)
         if traits.standardized:
             return correlation_form_variance(released, left, right)
         a, b = traits.a, traits.b
@@ -382,7 +380,7 @@ class MomentsPencil(NoisyPencil):
             if standard is not None:  # with the diagonal released: 1, whatever the noise
                 diagonals = np.einsum("...ii->...i", correlations(alone, standard))
                 diagonals -= diagonals.mean(axis=-1, keepdims=True)
-            for each in alone if self.scale is None else self._in_units(alone):
+            for each in self._in_units(alone):
                 yield each if drawn is None else each + drawn.scatter(generator)
 
     def leading_noise(self, values: Matrix, basis: Matrix | None, seed: int, n_draws: int) -> Matrix | None:
@@ -423,16 +421,26 @@ class MomentsPencil(NoisyPencil):
         """Moments in which ``change`` (d, d) is added to A, where the second moment is a part of it."""
         return replace(self.released, second=self.released.second + change)
 
-    def _pair_in_units(self, a: Matrix, scale: Matrix, level: float, rounding: float) -> MatrixPencil:
+    def _in_their_units(self, left: Any, right: Matrix) -> tuple[Any, Matrix]:
+        """Columns in the coordinates of what was released."""
+        if self.scale is None:
+            return left, right
+        by = scipy.sparse.diags_array(self.scale)
+        return by @ left, np.asarray(by @ right)
+
+    def _pair_in_units(self, a: Matrix, level: float, rounding: float) -> MatrixPencil:
+        scale = self.scale
+        if scale is None:
+            return MatrixPencil(a, None, level, rounding)
         largest = float(scale.max()) ** 2
         # the edge of noise with entries of variance (s D_a D_b)^2 / 2
         spread = largest * math.sqrt(float(np.mean(scale**2 / largest)))
         return MatrixPencil(self._in_units(a), None, level * spread, rounding * largest)
 
     def _in_units(self, matrix: Matrix) -> Matrix:
-        assert self.scale is not None
-        matrix *= self.scale[:, None]
-        matrix *= self.scale
+        if self.scale is not None:
+            matrix *= self.scale[:, None]
+            matrix *= self.scale
         return matrix
 
 

@@ -9,8 +9,7 @@ import numpy as np
 
 from dpgep import models
 from dpgep._checks import require_flag, require_non_negative, require_people
-from dpgep.data.groups import public_classes, slice_edges
-from dpgep.data.inputs import View, check_adjacency, n_rows
+from dpgep.data.inputs import View, check_adjacency, n_rows, public_classes, slice_edges
 from dpgep.models import GepModel
 from dpgep.models.model import Adjacency, Matrix, PublicFacts
 from dpgep.models.preprocessing import AutoPreprocessing, Bound, Preprocessing

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from dpgep.data.dataset import Dataset, InMemoryDataset, PreprocessedDataset
 from dpgep.data.distributed import DaskDataset, SparkDataset, dask_parts, read_again, read_chunks
 from dpgep.data.float_sums import FloatSums, GroupSums, RowProducts, StreamedProducts, cross_norms
-from dpgep.data.groups import class_codes, slice_codes
 from dpgep.data.ids import Identities
 from dpgep.data.inputs import (
     View,
     as_matrix,
     check_adjacency,
+    class_codes,
     clipping_of,
     fewest_rows,
     frame_columns,
@@ -29,6 +29,7 @@ from dpgep.data.inputs import (
     opened,
     require_row_model,
     require_width,
+    slice_codes,
 )
 from dpgep.data.integer_moments import IntegerMoments, sums_of_nobody
 from dpgep.data.integer_sums import GridSums, not_finite_in

@@ -15,7 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d
 
 from dpgep._checks import require_non_negative, require_share
-from dpgep.data.groups import public_classes
+from dpgep.data.inputs import public_classes
 from dpgep.methods.base import PairOptions, component_count
 from dpgep.models.model import Matrix
 from dpgep.models.preprocessing import AutoPreprocessing

@@ -108,7 +108,6 @@ class FlowOptions(Options):
             raise ValueError('budget_split applies to init="convex" and "screen": other starts cost nothing')
 
     def check(self, public: PublicSide, k: int) -> None:
-        """Raise ValueError where the options do not fit the problem; nothing was released."""
         d = public.model.n_features
         if given_vectors(self.init, k, d) is None and self.init == "convex" and matrix_bytes(d) > self.memory_limit:
             raise ValueError(

@@ -94,7 +94,6 @@ class StochasticOptions(Options):
                 require_positive("step_sizes", value)
 
     def check(self, public: PublicSide, k: int) -> None:
-        """Raise ValueError where the options do not fit the problem; nothing was released."""
         assert public.facts.n is not None  # `KNOWN_N`
         assert public.facts.bound is not None  # `given_bound`
         if self.batch_size is not None and self.batch_size > public.facts.n:
