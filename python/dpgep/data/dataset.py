@@ -174,6 +174,9 @@ class InMemoryDataset(Dataset):
 class DerivedDataset(Dataset):
     """The people of ``source``, whose batches become others by ``to_batches`` whenever they are read."""
 
+    _by_column: Preprocessing | None = None  # preprocessing that kernels know, which map rows as they read them
+    _grouped = True
+
     def __init__(
         self, source: Dataset, to_batches: Callable[[Batch], Iterable[Batch]], n_features: int, bound: float
     ) -> None:
@@ -190,7 +193,8 @@ class DerivedDataset(Dataset):
         return finer
 
     def _summed(self, make: Callable[[], S], alone: bool) -> S:
-        return self._source._summed(partial(_DerivedSums, self._to_batches, make), alone).sums
+        sums = partial(_DerivedSums, self._to_batches, self._by_column, self._grouped, make)
+        return self._source._summed(sums, alone).sums
 
     def in_memory(self, purpose: str, *, by_person: bool = False) -> Batch:
         (batch,) = self._to_batches(self._source.in_memory(purpose, by_person=by_person))
@@ -204,14 +208,12 @@ class PreprocessedDataset(DerivedDataset):
         to_batches = partial(preprocessed_parts, preprocessing=preprocessing, grouped=grouped)
         super().__init__(source, to_batches, n_features, preprocessing.bound)
         self._preprocessing, self._grouped, self.mapped = preprocessing, grouped, not preprocessing.is_identity
+        if self.mapped and not preprocessing.pairwise and preprocessing.linear is None:
+            self._by_column = preprocessing
 
     @property
     def unprepared(self) -> Dataset:
         return self._source
-
-    def _summed(self, make: Callable[[], S], alone: bool) -> S:
-        sums = partial(_PreprocessedSums, self._preprocessing, self._grouped, self._to_batches, make)
-        return self._source._summed(sums, alone).sums
 
     def restricted(self, features: NDArray[np.intp], bound: float) -> PreprocessedDataset:
         preprocessing = self._preprocessing.restricted(features, bound)
@@ -230,48 +232,36 @@ class PreprocessedDataset(DerivedDataset):
 
 
 class _DerivedSums(Sums, Generic[S]):
-    """``sums``, which ``make()`` began, of the batches that ``to_batches`` makes of others."""
+    """``sums``, which ``make()`` began, of the batches that ``to_batches`` makes of others.
 
-    def __init__(self, to_batches: Callable[[Batch], Iterable[Batch]], make: Callable[[], S]) -> None:
-        self._to_batches, self._make = to_batches, make
+    Where preprocessing is ``by_column``, rows may be mapped as they are read.
+    """
+
+    def __init__(
+        self,
+        to_batches: Callable[[Batch], Iterable[Batch]],
+        by_column: Preprocessing | None,
+        grouped: bool,
+        make: Callable[[], S],
+    ) -> None:
+        self._to_batches, self._by_column, self._grouped, self._make = to_batches, by_column, grouped, make
         self.sums = make()
 
     def add(self, batch: Batch) -> None:
+        heeded = batch.weights is None or batch.weights.dtype == np.int16
+        if self._by_column is not None and heeded and batch.rows.n and not batch.rows.is_sparse:
+            rows = Rows(batch.rows.views, self._by_column.bound)
+            people = replace(batch, rows=rows, groups=batch.groups if self._grouped else None)
+            if self.sums.add_mapped(people, self._by_column):
+                return
         for part in self._to_batches(batch):
-            if part.weights is None:
-                self.sums.add(part)
-            else:
-                add_weighted(self.sums, self._make, part)
+            add_weighted(self.sums, self._make, part)
 
     def weighs(self, rows: Rows) -> bool:
         return not rows.is_sparse and self.sums.weighs(rows)  # what sparse rows become may be dense
 
     def merge(self, other: _DerivedSums[S], times: int = 1) -> None:
         self.sums.merge(other.sums, times)
-
-
-class _PreprocessedSums(_DerivedSums[S]):
-    """Sums that may map rows as they read them, where no columns are mixed."""
-
-    def __init__(
-        self,
-        preprocessing: Preprocessing,
-        grouped: bool,
-        to_batches: Callable[[Batch], Iterable[Batch]],
-        make: Callable[[], S],
-    ) -> None:
-        super().__init__(to_batches, make)
-        self._preprocessing, self._grouped = preprocessing, grouped
-        self._by_column = not (preprocessing.is_identity or preprocessing.pairwise or preprocessing.linear is not None)
-
-    def add(self, batch: Batch) -> None:
-        heeded = batch.weights is None or batch.weights.dtype == np.int16
-        if self._by_column and heeded and batch.rows.n and not batch.rows.is_sparse:
-            rows = Rows(batch.rows.views, self._preprocessing.bound)
-            people = replace(batch, rows=rows, groups=batch.groups if self._grouped else None)
-            if self.sums.add_mapped(people, self._preprocessing):
-                return
-        super().add(batch)
 
 
 def _restricted(features: NDArray[np.intp], bound: float, batch: Batch) -> tuple[Batch]:
