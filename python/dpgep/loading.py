@@ -181,7 +181,7 @@ def _require_clipping(clipping: Clipping, d: int) -> None:
         raise ValueError(f"moments.clipping.lost must be from 0 to below 1, got {clipping.lost}")
     if not (clipping.most >= 0).all():
         raise ValueError(f"moments.clipping.most must not be negative, got {clipping.most}")
-    for name, least, largest in (("doubt", 0, 1), ("people", 1, 3)):
+    for name, least, largest in (("doubt", 0, 1), ("without_tails", 0, 1), ("people", 1, 3)):
         if not least <= getattr(clipping, name) <= largest:
             value = getattr(clipping, name)
             raise ValueError(f"moments.clipping.{name} must be from {least} to {largest}, got {value!r}")

@@ -39,6 +39,7 @@ class Clipping(Shown):
     unseen : by which share variances may be larger than what was put back: of rows with long tails, and of those that
         the noise of the histogram of norms hides. Beyond 1, ``most`` holds a part of it.
     shift : (d,), by how much means may have been moved, as noisy counts over octaves show columns beyond the bound.
+    without_tails : the doubt without what octaves show of columns, some of which may not be asked.
     """
 
     covariance: Matrix
@@ -48,6 +49,7 @@ class Clipping(Shown):
     people: float
     unseen: float = 0.0
     shift: Matrix | None = None
+    without_tails: float = 0.0
 
     @property
     def longer(self) -> float:

@@ -424,7 +424,7 @@ def unclipped(
     made_up = 1 - np.divide(after, before, out=np.ones(len(left)), where=before > after)
     lost = np.minimum(np.maximum(made_up, 1 - left - _SURE * left_error), _MOST_LOST)
     unlike = max(abs(kept - of_gaussian) - _RESOLUTION, 0.0) / max(1 - min(kept, of_gaussian), 1e-300)
-    doubt = max(_LEAST_DOUBT, unlike, float((1 - made_up / np.maximum(lost, 1e-300)).max()))
+    without_tails = max(_LEAST_DOUBT, unlike, float((1 - made_up / np.maximum(lost, 1e-300)).max()))
     longer = unlike if kept < of_gaussian else 0.0
     of_variances = released.noise.second * math.sqrt(
         np.broadcast_to(released.profile, covariance.shape).trace() / len(left)
@@ -438,7 +438,9 @@ def unclipped(
     most = np.maximum(np.maximum(bought, before * (1 + held)), before + _TWICE * longest)
     seen = np.divide(after, before + tails, out=np.ones(len(left)), where=tails > 0)
     lost = np.maximum(lost, np.minimum(1 - seen, _MOST_LOST))
-    clipping = Clipping(covariance, lost, min(doubt, 1.0), most, 1 + 2 * longer, far if far > 1 else held, shift)
+    doubt = min(max(without_tails, float((1 - made_up / np.maximum(lost, 1e-300)).max())), 1.0)
+    unseen = far if far > 1 else held
+    clipping = Clipping(covariance, lost, doubt, most, 1 + 2 * longer, unseen, shift, min(without_tails, 1.0))
     noise = released.noise.scaled(1 / kept, 1.0, 1.0)
     moments = replace(released, second=restored + mean.T @ mean, noise=noise, clipping=clipping)
     return moments, replace(preprocessing, energy_kept=1.0)

@@ -281,7 +281,7 @@ def warn_of_clipping(released: ReleasedMoments, names: Names, *, sizes: bool, he
     lost = 1 - np.divide(restored, before, out=np.ones_like(before), where=before > restored)
     largest = np.argsort(-lost, kind="stable")[:2]
     columns = " and ".join(str(j) if names is None else repr(names[j][:20]) for j in largest.tolist() if lost[j] > 0)
-    if not held and (lost.max() >= _NOT_HELD or clipping.doubt > _UNLIKE):
+    if not held and (lost.max() >= _NOT_HELD or clipping.without_tails > _UNLIKE):
         message = (
             f"clipping has taken from {f'columns such as {columns}' if columns else 'rows'} what is not put back here: "
             "intervals may not hold that. Logarithms or ranks of long tails, or more budget help"
