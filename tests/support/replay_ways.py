@@ -616,6 +616,7 @@ def _commands() -> Iterator[Way]:
     }  # fmt: skip
     for name, (call, given) in more.items():
         yield Way("dpgep pca", name, call, ("dpgep pca", "dpgep report", "dpgep budget"), public=csv_types, **given)
+    yield Way("dpgep scores", "Parquet", _scores_command, ("dpgep scores",), adjacencies=("replace-one",), at_end=True)
     yield Way("dpgep nights", "Parquet", _nightly_command, ("dpgep nights",), at_end=True)
 
 
@@ -652,6 +653,18 @@ def _command(
     if name == "release" and answer is not None:
         answer = dpgep.load(answer)  # of the bytes, a checksum holds a name drawn at random
     return status, answer, sorted(each.name for each in terms.folder.iterdir())
+
+
+def _scores_command(people: People, terms: Terms) -> Any:
+    """A solution, and the scores of its people, of half of mu^2 each; a histogram as it is loaded."""
+    data, solution, out = _write(people, terms.folder, "parquet"), terms.folder / "solution", terms.folder / "answer"
+    paid = ["--adjacency", terms.adjacency, "--mu", str(MU / math.sqrt(2))]
+    first = _dpgep(
+        "pca", data, *_COMMANDS["pca"], *_words(terms), *paid, "--n-components", "2", "-o", str(solution), "--force"
+    )
+    second = _dpgep("scores", str(solution), data, *paid, "--cells", "16", "-o", str(out), "--force")
+    kept = [_bytes_of(terms.folder, name) for name in ("solution", "answer")]
+    return first, second, kept[0], None if kept[1] is None else dpgep.load(kept[1])
 
 
 def _nightly_command(people: People, terms: Terms) -> Any:
