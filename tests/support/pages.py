@@ -10,6 +10,7 @@ import contextlib
 import io
 import re
 import shlex
+import sys
 import tempfile
 from pathlib import Path
 from typing import NamedTuple
@@ -70,6 +71,8 @@ def run(page: Path, folder: Path, noise: str = "") -> list[Output]:
                     exec(compile("\n" * (line - 1) + text, str(page), "exec", dont_inherit=True), namespace)
             # the local model tells that its noise has a seed, which a reader's has not
             printed = stream.getvalue().replace("; SEEDED: not private to anyone who knows the seed", "")
+    if pyplot := sys.modules.get("matplotlib.pyplot"):
+        pyplot.close("all")  # Matplotlib warns of more than twenty open ones
     return outputs
 
 
