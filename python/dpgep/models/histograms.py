@@ -14,7 +14,7 @@ from dpgep.models.model import Matrix
 
 # Deviations of its noise that the number of people of a column must exceed.
 _SHOWN = 4.0
-# Counts below it can be added up; no table has so many people.
+# Counts below it can be added up; no table has as many people.
 MOST_COUNTED = 2.0**500
 
 

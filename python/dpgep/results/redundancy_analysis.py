@@ -28,7 +28,7 @@ class RedundancyAnalysis(GroupDirections):
     Attributes
     ----------
     predictors : (q,), of the columns x.
-    predictor_weights : (K, q), in the units of the columns: scores x @ w are those of the predicted responses.
+    predictor_weights : (K, q), in the units of the columns: scores x @ w are the scores of the predicted responses.
     explained : the share of the variance of the responses that the predictors explain.
     """
 
