@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import sys
-import warnings
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -42,10 +41,9 @@ def progress_bar(wanted: bool | None, what: str, total: int | None, unit: str) -
     if wanted is False or (wanted is None and not (sys.stderr and sys.stderr.isatty()) and not _in_notebook()):
         return nullcontext()
     try:
-        import_extra("tqdm", "progress")
-        with warnings.catch_warnings():  # a notebook without ipywidgets has a bar of text
-            warnings.simplefilter("ignore")
-            tqdm = importlib.import_module("tqdm.auto").tqdm
+        # old versions of tqdm fail in a notebook that has no widgets
+        widgets = importlib.util.find_spec("ipywidgets") is not None
+        tqdm = import_extra("tqdm.auto" if widgets else "tqdm", "progress").tqdm
     except MissingExtraError:
         if wanted:
             raise

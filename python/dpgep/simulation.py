@@ -306,8 +306,8 @@ class Simulation:
             more = n / (m * len(people))  # than are there
             ledger = Ledger(mu * more)
             table = self.problem(tuple(np.concatenate(each) for each in zip(*people, strict=True)), bound)
-            stream, scaled = core.NoiseStream(first.to_bytes(32, "little")), ReleaseOptions().in_units(model.n_features)
-            preprocessing = prepare_table(table, ledger, stream, mixed=True, scaled=scaled)
+            scaled, seed = ReleaseOptions().in_units(model.n_features), first.to_bytes(32, "little")
+            preprocessing = prepare_table(table, ledger, core.NoiseStream(seed), mixed=True, scaled=scaled)
             left = mu if math.isinf(mu) else ledger.remaining / more
             draws = [self._draw(each, preprocessing) for each in people]
             large = draws

@@ -111,7 +111,7 @@ def test_dates_are_printed_as_dates(tmp_path: Path, capsys: pytest.CaptureFixtur
     with pytest.warns(dpgep.PrivacyWarning):
         dpgep.release(data, preprocessing=auto, epsilon=50.0, delta=1e-6, seed=0).save(path)
     release = dpgep.load(path)
-    assert release.model.dates == (1,)
+    assert release.model._dates == (1,)
     days = release.mean(["joined"])[0]
     assert abs(days - np.datetime64("2020-03-01").astype(int)) < 10.0
     said = str(np.datetime64("1970-01-01") + np.timedelta64(int(days), "D"))

@@ -155,7 +155,7 @@ def _ask(options: argparse.Namespace) -> int:
 def _mean(release: dpgep.Release, columns: Any = None) -> Any:
     """The means of columns, by name."""
     numbers = release._numbers(columns)
-    means = [date(x) if j in release.model.dates else x for j, x in zip(numbers, release.mean(numbers), strict=True)]
+    means = [date(x) if j in release.model._dates else x for j, x in zip(numbers, release.mean(numbers), strict=True)]
     return import_extra("pandas", "pandas").DataFrame({"mean": means}, release._names_of(numbers) or numbers.tolist())
 
 

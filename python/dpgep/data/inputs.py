@@ -283,7 +283,7 @@ def named(model: M, *views: Names) -> M:
     indicators = (
         tuple(view.start + j for j in group) for found, view in pairs for group in getattr(found, "indicators", ())
     )
-    return replace(model, feature_names=tuple(chain.from_iterable(names)), indicators=tuple(indicators), dates=dates)
+    return replace(model, feature_names=tuple(chain.from_iterable(names)), indicators=tuple(indicators), _dates=dates)
 
 
 # ---- groups ----

@@ -272,8 +272,8 @@ class Model(ABC):
     view_sizes: tuple[int, ...] = ()
     # the features that are the indicators of one categorical column, for each such column
     indicators: tuple[tuple[int, ...], ...] = ()
-    # the features that are dates, in days since 1970
-    dates: tuple[int, ...] = ()
+    # the features that are dates, in days since 1970: said by the data, of use to who prints
+    _dates: tuple[int, ...] = ()
     traits: Traits = Traits()
 
     @property

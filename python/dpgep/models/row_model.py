@@ -104,13 +104,13 @@ class RowModel(Model):
     A person consists of a row of each view and, with a ``grouping``, a label or a response. ``feature_names`` are those
     of all features, in all views. They say nothing about A and B: models of other names are equal. ``indicators`` are
     the features that are those of one categorical column, for each such column: of every person at most one of them is
-    1, the others 0. ``dates`` are days since 1970. A model with a field ``center`` that is false takes second moments
-    in place of covariances.
+    1, the others 0. ``_dates``, days since 1970, are set by the data. A model with a field ``center`` that is false
+    takes second moments in place of covariances.
     """
 
     feature_names: tuple[str, ...] | None = field(default=None, kw_only=True, compare=False, repr=False)
     indicators: tuple[tuple[int, ...], ...] = field(default=(), kw_only=True, compare=False, repr=False)
-    dates: tuple[int, ...] = field(default=(), kw_only=True, compare=False, repr=False)
+    _dates: tuple[int, ...] = field(default=(), kw_only=True, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if not isinstance(getattr(self, "name", None), str):
@@ -122,7 +122,7 @@ class RowModel(Model):
             raise ValueError(f"{self.name}: a model of several views has no groups, and a is of blocks between views")
         if self.grouping is None and any(part is not None and part.within for part in (a, b)):
             raise ValueError(f"{self.name}: the scatter within groups needs a grouping, such as Classes or Slices")
-        features = [*(j for group in self.indicators for j in group), *self.dates]
+        features = [*(j for group in self.indicators for j in group), *self._dates]
         if len(set(features)) < len(features) or not all(0 <= j < self.n_features for j in features):
             raise ValueError(f"indicators and dates must be features from 0 to {self.n_features - 1}, each once")
         if self.feature_names is None:
@@ -163,7 +163,7 @@ class RowModel(Model):
     def restricted(self: M, features: NDArray[np.intp]) -> M:
         sizes = tuple(int(((view.start <= features) & (features < view.stop)).sum()) for view in self.views)
         changed: dict[str, Any] = {"view_sizes": sizes} if self.view_sizes else {"n_features": len(features)}
-        return replace(self, feature_names=None, indicators=(), dates=(), **changed)
+        return replace(self, feature_names=None, indicators=(), _dates=(), **changed)
 
 
 @cache

@@ -125,7 +125,7 @@ class ReleasedColumns:
 
     def _dates_of(self, features: NDArray[np.intp]) -> tuple[int, ...]:
         """The places of dates among some features."""
-        return tuple(np.flatnonzero(np.isin(features, self.model.dates)).tolist())
+        return tuple(np.flatnonzero(np.isin(features, self.model._dates)).tolist())
 
     def _known_of(
         self, features: NDArray[np.intp]

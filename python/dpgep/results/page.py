@@ -90,7 +90,7 @@ def _data(release: Any, level: float, about: dict[str, Any]) -> dict[str, Any]:
         "normal": float(scipy.special.ndtri(tail)),
         "student": scipy.special.stdtrit(freedom, tail).tolist(),
         "indicators": release.model.indicators,
-        "dates": release.model.dates,
+        "dates": release.model._dates,
         "categories": [*_categories(release, noisy, preprocessing, tail)] if "crosstab" in release._questions() else [],
         "questions": release._questions(),
         "warnings": [*dict.fromkeys(said)],

@@ -100,7 +100,7 @@ class Release(ReleasedColumns):
         price, and it is what can be saved.
         """
         alone, mapped = self._of_group(self._number_of_group(group))
-        names = {name: getattr(self.model, name) for name in ("feature_names", "indicators", "dates")}
+        names = {name: getattr(self.model, name) for name in ("feature_names", "indicators", "_dates")}
         model = TableModel(self.model.n_features, **names)
         return Release(model, self.report, alone, self._sources, mapped)
 
