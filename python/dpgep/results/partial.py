@@ -230,7 +230,8 @@ def _sparse_inverse(correlation: Matrix, penalty: float) -> Matrix:
     least = penalty + float(np.linalg.eigvalsh(correlation)[0])
     with warnings.catch_warnings(), contextlib.suppress(FloatingPointError, np.linalg.LinAlgError):
         warnings.simplefilter("ignore")
-        settings = {"tol": _GAP, "max_iter": _PASSES, "return_costs": True}
+        # its inner descents end early by default, and the gap of some small matrices then never closes
+        settings = {"tol": _GAP, "enet_tol": _GAP**2, "max_iter": _PASSES, "return_costs": True}
         _, precision, costs = covariance.graphical_lasso(correlation, penalty, **settings)
         gap = float(np.atleast_2d(costs)[-1, 1])
     if not abs(gap) < _GAP or least < _SINGULAR:
