@@ -13,6 +13,7 @@ import sys
 import textwrap
 import warnings
 from collections.abc import Iterator
+from copy import deepcopy
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -306,7 +307,7 @@ def load_or_refuse(name: str, data: st.DataObject) -> None:
         for key in path[:-1]:
             inner = inner[key]
         if data.draw(st.booleans()):
-            inner[path[-1]] = data.draw(junk)
+            inner[path[-1]] = deepcopy(data.draw(junk))  # which later changes may be within
         else:
             del inner[path[-1]]
     try:
