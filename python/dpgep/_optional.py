@@ -32,6 +32,11 @@ def import_extra(module: str, extra: str) -> Any:
         ) from None
 
 
+def data_frame(values: Any, index: Any, columns: Any = None) -> Any:
+    """A pandas DataFrame."""
+    return import_extra("pandas", "pandas").DataFrame(values, index, columns)
+
+
 def progress_bar(wanted: bool | None, what: str, total: int | None, unit: str) -> AbstractContextManager[Any]:
     """A tqdm bar on stderr, in a notebook below its cell, or None in its place.
 

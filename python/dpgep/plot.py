@@ -63,15 +63,9 @@ def scree(solution: Solution, *, intervals: Intervals | None = None, ax: Axes | 
     The components of the solution are dots; other eigenvalues of the release are rings (up to 40 in all). The line is
     what noise alone hardly exceeds (with a probability of 1/200): an eigenvalue that is not above it may be noise.
 
-    Parameters
-    ----------
-    solution : Solution
-        The edge and the rings are known for dense components by ``method="release"``; without noise there is no edge.
-    intervals : Intervals, optional
-        From ``solution.intervals(...)``, to choose their level. Default: at 0.9, where the solution has intervals.
-        They are about the population: the noise pushes eigenvalues apart, so that a dot may lie above its interval.
-    ax : Axes, optional
-        Default: Matplotlib's current ones.
+    The edge and the rings are known for dense components by ``method="release"``; without noise there is no edge.
+    Intervals, by default at 0.9 where the solution has them, are about the population: the noise pushes eigenvalues
+    apart, so that a dot may lie above its interval.
     """
     _require_solution(solution)
     ax, found = _axes(ax), solution.diagnostics
@@ -105,26 +99,10 @@ def components(
 ) -> Axes:
     """The largest loadings of one component, with their intervals.
 
-    Columns of different units are compared in ``solution.relative_components``.
-
-    Parameters
-    ----------
-    solution : Solution
-        For PCA by ``method="release"`` loadings have intervals (docs/uncertainty.md). For others the title alone says
-        how far the component may have turned: its expected squared sine.
-    component : int
-        Its number, from 1.
-    n_features : int
-        Most features shown.
-    intervals : Intervals, optional
-        From ``solution.intervals(...)``. Default: at level 0.9, where the solution has them.
-    ax : Axes, optional
-        Default: Matplotlib's current ones.
-
-    Raises
-    ------
-    ValueError
-        If there is no such component.
+    Columns of different units are compared in ``solution.relative_components``. For PCA by ``method="release"``
+    loadings have intervals (docs/uncertainty.md), by default at 0.9. For others the title alone says how far the
+    component, whose number counts from 1, may have turned: its expected squared sine. Raises ValueError if there is no
+    such component.
     """
     _require_solution(solution)
     row, ax = _row_of(solution, component), _axes(ax)
@@ -145,18 +123,10 @@ def components(
 
 
 def loadings(solution: Solution, *, n_features: int = _COLUMNS, ax: Axes | None = None) -> Axes:
-    """The loadings of all components as a table of colours, features of largest size first cut to ``n_features``.
+    """The loadings of all components, ``solution.relative_components``, as a table of colours.
 
-    Blue is positive, vermilion negative, the colour of the background zero. Features keep their order.
-
-    Parameters
-    ----------
-    solution : Solution
-        Its ``relative_components`` are shown.
-    n_features : int
-        Most features shown: those with the largest loading in any component.
-    ax : Axes, optional
-        Default: Matplotlib's current ones.
+    Blue is positive, vermilion negative, the colour of the background zero. Features keep their order; of more than
+    ``n_features``, the ones with the largest loading in any component are shown.
     """
     _require_solution(solution)
     ax, weights = _axes(ax), solution.relative_components
@@ -172,19 +142,9 @@ def loadings(solution: Solution, *, n_features: int = _COLUMNS, ax: Axes | None 
 def correlations(found: MatrixEstimate, *, ax: Axes | None = None) -> Axes:
     """Correlations as a table of colours, with a cross where the interval of one holds 0: it may be none.
 
-    Blue is positive, vermilion negative, the colour of the background zero. Of up to ten columns values are written.
-
-    Parameters
-    ----------
-    found : MatrixEstimate
-        From `Release.correlation` or `Release.partial_correlation`.
-    ax : Axes, optional
-        Default: Matplotlib's current ones.
-
-    Raises
-    ------
-    ValueError
-        If ``found`` is a covariance: its entries have different units.
+    Of `Release.correlation` or `Release.partial_correlation`. Blue is positive, vermilion negative, the colour of the
+    background zero. Of up to ten columns values are written. Raises ValueError for a covariance: its entries have
+    different units.
     """
     if found.name == "covariance":
         raise ValueError("a covariance has different units in its entries: ask correlation(), and draw that")
@@ -207,20 +167,9 @@ def correlations(found: MatrixEstimate, *, ax: Axes | None = None) -> Axes:
 def coefficients(found: Regression, *, per: ArrayLike = 1.0, ax: Axes | None = None) -> Axes:
     """Coefficients of a regression with their intervals, in the order of the columns; a ring where one holds 0.
 
-    Parameters
-    ----------
-    found : Regression
-        From `Release.regression` or `Release.instrumental`; intervals are at its level, the intercept is not drawn.
-    per : array_like of shape (p,)
-        Differences in the columns whose effect is drawn. Columns of different units can be compared per deviation,
-        ``release.describe(found.names).deviation``. Default: per unit.
-    ax : Axes, optional
-        Default: Matplotlib's current ones.
-
-    Raises
-    ------
-    ValueError
-        If ``per`` is not one positive number per column.
+    Of `Release.regression` or `Release.instrumental`, at its level, without the intercept. ``per`` (p,) are differences
+    in the columns whose effect is drawn: columns of different units can be compared per deviation,
+    ``release.describe(found.names).deviation``. Raises ValueError if it is not one positive number per column.
     """
     p, units = len(found.names), np.asarray(per, dtype=float)
     if units.shape not in ((), (p,)) or not (np.isfinite(units).all() and (units > 0).all()):
@@ -234,21 +183,8 @@ def coefficients(found: Regression, *, per: ArrayLike = 1.0, ax: Axes | None = N
 def means(found: GroupMeans, column: str | None = None, *, ax: Axes | None = None) -> Axes:
     """Means of a column by group, with their intervals, and a line at the mean of all; a ring where one holds it.
 
-    Of a group that the noise drowns there is nothing but its name.
-
-    Parameters
-    ----------
-    found : GroupMeans
-        From `Release.means_by`; intervals are at its level.
-    column : str, optional
-        Its name. Default: the first.
-    ax : Axes, optional
-        Default: Matplotlib's current ones.
-
-    Raises
-    ------
-    ValueError
-        If ``found`` has no such column.
+    Of `Release.means_by`, at its level; by default of the first column. Of a group that the noise drowns there is
+    nothing but its name. Raises ValueError if there is no such column.
     """
     name = found.names[0] if column is None else column
     if name not in found.names:
@@ -274,25 +210,13 @@ def biplot(
     An arrow is the feature's loadings; for PCA times the roots of the eigenvalues, so that its length is the standard
     deviation that the two components explain; of standardized columns, correlations with them, within a circle.
 
-    Parameters
-    ----------
-    solution : Solution
-        With two components or more.
-    scores : ScoreDensity, or array_like of shape (n, K), optional
-        Regions of people, as `dpgep.plot.scores` draws them, from a `dpgep.score_density` of these components. Or dots
-        for rows, as from `Solution.transform`: **dots are not private**, no guarantee covers them, and a picture with
-        them shows rows. Arrows are drawn to their scale. Default: none.
-    components : (int, int)
-        Their numbers, from 1.
-    n_features : int
-        Most arrows: the longest, of those that are at least a tenth of the longest.
-    ax : Axes, optional
-        Default: Matplotlib's current ones.
+    Drawn are at most ``n_features`` arrows, the longest, of at least a tenth of the longest. Components are numbered
+    from 1.
 
-    Raises
-    ------
-    ValueError
-        If there is no such component, or scores are not (n, K).
+    ``scores`` of a `dpgep.score_density` of these components are regions of people, as `dpgep.plot.scores` draws them.
+    Scores (n, K) of rows, as from `Solution.transform`, are dots: **dots are not private**, no guarantee covers them,
+    and a picture with them shows rows. Arrows are drawn to their scale. Raises ValueError if there is no such
+    component, or scores are not (n, K).
     """
     _require_solution(solution)
     rows = [_row_of(solution, component) for component in components]
@@ -341,17 +265,8 @@ def biplot(
 def prices(paid: PrivacyReport | Solution | Budget, *, ax: Axes | None = None) -> Axes:
     """What each release cost, as a share of mu^2: bars, in the order of the releases; of many, the smallest are one.
 
-    Parameters
-    ----------
-    paid : PrivacyReport, Solution or Budget
-        Shares are of what a report's releases cost together; of all that a budget allows, with what is left of it.
-    ax : Axes, optional
-        Default: Matplotlib's current ones.
-
-    Raises
-    ------
-    ValueError
-        If there are no shares: nothing was released, without noise, or of answers about samples, which have no mu.
+    Shares are of what a report's releases cost together; of all that a budget allows, with what is left of it. Raises
+    ValueError if there are none: nothing was released, without noise, or of answers about samples, which have no mu.
     """
     import textwrap  # slow to import
 
@@ -387,12 +302,7 @@ def prices(paid: PrivacyReport | Solution | Budget, *, ax: Axes | None = None) -
 def plan(planned: Plan, *, ax: Axes | None = None) -> Axes:
     """Expected errors of a plan, by component: of the noise alone, and with the sampling of the people.
 
-    Parameters
-    ----------
-    planned : Plan
-        From `dpgep.planning.plan`; lines are what nine draws in ten lie between.
-    ax : Axes, optional
-        Default: Matplotlib's current ones.
+    Lines are what nine draws in ten lie between.
     """
     ax, k = _axes(ax), len(planned.sample.mean)
     series = (
@@ -430,25 +340,9 @@ def privacy_curve(
 ) -> Axes:
     """A quantity against epsilon on a logarithmic axis, with its spread and the figure without privacy.
 
-    Parameters
-    ----------
-    epsilons : sequence of float
-        Increasing finite privacy parameters.
-    median, low, high : array_like
-        One value per epsilon; the band between low and high is shaded.
-    not_private : float, optional
-        The value at epsilon = inf, drawn as a dashed line.
-    baseline, baseline_label : float and str, optional
-        The value of an answer that uses no data, drawn as a dotted line, and its name.
-    ylabel, color : str
-        Name and colour of the quantity.
-    ax : Axes, optional
-        Default: Matplotlib's current ones.
-
-    Raises
-    ------
-    ValueError
-        If an epsilon is not positive and finite, or there is not one value per epsilon.
+    ``median``, ``low`` and ``high`` have one value per epsilon; the band between low and high is shaded. A dashed line
+    is the value at epsilon = inf, ``not_private``, a dotted one that of an answer that uses no data, ``baseline``.
+    Raises ValueError if an epsilon is not positive and finite, or there is not one value per epsilon.
     """
     x, y = np.asarray(epsilons, dtype=float), np.asarray(median, dtype=float)
     if x.ndim != 1 or y.shape != x.shape:
@@ -485,23 +379,8 @@ def projection(
 ) -> Axes:
     """Rows projected on two directions, coloured by group, with the name of each group at its median.
 
-    Parameters
-    ----------
-    points : array_like of shape (n, 2) or wider
-        As from `Solution.transform`; the first two columns are drawn.
-    labels : sequence of n labels
-        The group of each row.
-    title : str
-        Of the picture.
-    axis_name : str
-        "direction" calls the axes "direction 1" and "direction 2".
-    ax : Axes, optional
-        Default: Matplotlib's current ones.
-
-    Raises
-    ------
-    ValueError
-        If points are not (n, >= 2) or there is not one label per row.
+    Of ``points`` (n, 2) or wider, as from `Solution.transform`, the first two columns are drawn, ``labels`` (n,) are
+    their groups; ``axis_name`` and a number are what an axis is called. Raises ValueError for other shapes.
     """
     array, groups = np.asarray(points, dtype=float), np.asarray(labels)
     if array.ndim != 2 or array.shape[1] < 2:
@@ -533,19 +412,10 @@ def scores(
     Of several groups, the regions that hold 90 and 50 % of each, and its name where it has most people. A region is of
     the highest density of `ScoreDensity.density`; nobody's score is drawn.
 
-    Parameters
-    ----------
-    found : ScoreDensity or Solution
-        From `dpgep.score_density`. Of a solution, at no further cost: normal laws of the released means and covariances
-        of its scores, by group: ellipses, whatever the shape of the people is.
-    components : (int, int), or int, optional
-        Of a solution, as in `dpgep.score_density`.
-    axis : 0 or 1, optional
-        The score whose density alone is drawn.
-    synthetic : int
-        Number of points from `ScoreDensity.sample` in the place of regions; the title says that they are synthetic.
-    ax : Axes, optional
-        Default: Matplotlib's current ones.
+    Of a solution and its ``components``, as in `dpgep.score_density`, at no further cost: normal laws of the released
+    means and covariances of scores, by group: ellipses, whatever the shape of the people is. ``axis``, 0 or 1, is the
+    score whose density alone is drawn; ``synthetic`` a number of points from `ScoreDensity.sample` in the place of
+    regions, which the title then says.
     """
     ax = _axes(ax)
     density = found if isinstance(found, ScoreDensity) else normal_scores(found, components)

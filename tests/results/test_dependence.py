@@ -203,7 +203,7 @@ def test_a_path_ends_at_the_regression_of_the_release(by: Any) -> None:
     assert "no intervals" in repr(path)
     partial, graph = release.partial_correlation(), release.graph()
     assert (partial.names, partial.left_out) == (graph.names, graph.left_out)
-    assert f"left out     {partial.left_out[0]}" in repr(partial)
+    assert f"left out  {partial.left_out[0]}" in repr(partial)
 
 
 LOADINGS = np.array([[0.8, 0], [0.7, 0.1], [0.6, 0], [0.1, 0.7], [0, 0.6], [0, 0.5], [0.4, 0.4]])

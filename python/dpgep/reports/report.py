@@ -167,14 +167,9 @@ class PrivacyReport(Guarantee):
     ) -> str:
         """The report as a document to sign, in JSON, with a hash over all of it (docs/reports.md).
 
-        ``dpgep report verify`` recomputes the hash, and the guarantee from the ledger.
-
-        Parameters
-        ----------
-        dataset, purpose : str, optional
-            What the report is about, and what for.
-        date : datetime.date, optional
-            Default: today, UTC. The forms of one day, in JSON, HTML and Markdown, state the same hash.
+        ``dpgep report verify`` recomputes the hash, and the guarantee from the ledger. ``dataset`` and ``purpose`` say
+        what the report is about, and what for. ``date`` is by default today, UTC: the forms of one day, in JSON, HTML
+        and Markdown, state the same hash.
         """
         return document_of(self, dataset, purpose, date).to_json()
 

@@ -6,12 +6,13 @@ import hashlib
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, wraps
-from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
+from typing import Any, ClassVar, Concatenate, ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpgep._checks import did_you_mean, quoted, whole_number
+from dpgep._show import aligned
 from dpgep.methods.eigen import on_one_thread
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, in_one_group, of_group, of_groups, together
@@ -30,7 +31,7 @@ _HIDING, _LEVEL = 0.8, 0.05
 Columns: TypeAlias = Sequence[str | int] | NDArray[Any] | None
 
 Asked = ParamSpec("Asked")
-Answer = TypeVar("Answer")
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -127,11 +128,18 @@ class ReleasedColumns:
         """The places of dates among some features."""
         return tuple(np.flatnonzero(np.isin(features, self.model._dates)).tolist())
 
-    def _known_of(
-        self, features: NDArray[np.intp]
-    ) -> tuple[tuple[str, ...] | None, PrivacyReport, bool, tuple[float, float] | None]:
-        """What any matrix of an answer says of its columns: names, price, absent values, and unseen tails."""
-        return self._names_of(features), self.report, self._absent, self._unseen
+    def _labels_of(self, features: NDArray[np.intp]) -> tuple[str, ...]:
+        """Names of features, or their numbers as text."""
+        return self._names_of(features) or tuple(map(str, features.tolist()))
+
+    def _known(self, n_people: float | None = None) -> dict[str, Any]:
+        """What every `Answer` says."""
+        n = self.n_people if n_people is None else n_people
+        return {"n_people": n, "privacy": self.report, "absent": self._absent}
+
+    def _known_of(self, features: NDArray[np.intp]) -> dict[str, Any]:
+        """And any matrix of columns."""
+        return {"names": self._names_of(features), "unseen": self._unseen, **self._known()}
 
     def _indicators_of(self, features: NDArray[np.intp]) -> tuple[tuple[int, ...], ...]:
         """The indicators of each categorical column that are all among some features."""
@@ -141,7 +149,7 @@ class ReleasedColumns:
     def _independent(self, features: NDArray[np.intp]) -> tuple[NDArray[np.intp], tuple[str, ...]]:
         """Some features without the first indicator of each category whose indicators are all there, and its name."""
         first = [group[0] for group in self._indicators_of(features)]
-        names = self._names_of(features) or tuple(map(str, features.tolist()))
+        names = self._labels_of(features)
         return np.delete(features, first), tuple(names[j] for j in first)
 
     def _require_independent(self, features: NDArray[np.intp]) -> None:
@@ -214,8 +222,7 @@ class ReleasedColumns:
     ) -> tuple[ReleasedMoments, Preprocessing | None]:
         """The same of everybody for an answer with intervals, with a warning of what clipping may have taken."""
         noisy, preprocessing = self._moments_of(features)
-        names = self._names_of(features) or tuple(map(str, features.tolist()))
-        warn_of_clipping(noisy, names, sizes=sizes, held=held)
+        warn_of_clipping(noisy, self._labels_of(features), sizes=sizes, held=held)
         return noisy, preprocessing
 
     @cached_property
@@ -245,9 +252,28 @@ def of_hidden(test: str, of: Sequence[str], noise_share: Any, p_values: Any, mos
     return [f"  {test} says little of {listed(some)}: {reason}" for reason, some in names.items() if some]
 
 
-def of_absent(absent: bool, effect: str) -> list[str]:
-    """The line of a printed answer that says what absent values did to it, if any may be there."""
-    return [f"  missing   values count as their column's location: {effect} (not in intervals)"] * absent
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Answer:
+    """An answer from a release, at no further cost.
+
+    Attributes
+    ----------
+    n_people : number of people that it is about, public or released.
+    privacy : the report of the release, which pays for this and for every other answer from it.
+    absent : whether absent values of columns count as locations: the printed form says what that does.
+    """
+
+    n_people: float
+    privacy: PrivacyReport
+    absent: bool = False
+
+    _absence: ClassVar[str] = ""  # what absent values do to it
+
+    def _printed(self, title: str, *lines: str, table: Sequence[Sequence[str]] = ()) -> str:
+        head = [title, f"  privacy   {self.privacy}"]
+        if self.absent and self._absence:
+            head.append(f"  missing   values count as their column's location: {self._absence} (not in intervals)")
+        return "\n".join([*head, *lines, *aligned(table)])
 
 
 def _heads(labels: list[str]) -> list[str]:
@@ -261,12 +287,12 @@ Released = TypeVar("Released", bound=ReleasedColumns)
 
 
 def on_one_thread_of_blas(
-    ask: Callable[Concatenate[Released, Asked], Answer],
-) -> Callable[Concatenate[Released, Asked], Answer]:
+    ask: Callable[Concatenate[Released, Asked], Found],
+) -> Callable[Concatenate[Released, Asked], Found]:
     """A question that is answered alike whatever the number of threads; several would be slower."""
 
     @wraps(ask)
-    def answer(release: Released, /, *args: Asked.args, **options: Asked.kwargs) -> Answer:
+    def answer(release: Released, /, *args: Asked.args, **options: Asked.kwargs) -> Found:
         with on_one_thread(release.model.n_features):
             return ask(release, *args, **options)
 

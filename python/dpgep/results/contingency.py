@@ -22,16 +22,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep._checks import did_you_mean, quoted, require_share
-from dpgep._optional import import_extra
-from dpgep._show import aligned, html_table, with_intervals
+from dpgep._optional import data_frame
+from dpgep._show import html_table, with_intervals
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, mean_factor, total_mean
 from dpgep.models.pairwise import require_no_pairs
 from dpgep.models.preprocessing import Preprocessing
 from dpgep.models.redundant import Redundancy
 from dpgep.models.row_model import PencilPart
-from dpgep.reports.report import PrivacyReport
-from dpgep.results.columns import ReleasedColumns, of_hidden, on_one_thread_of_blas
+from dpgep.results.columns import Answer, ReleasedColumns, of_hidden, on_one_thread_of_blas
 from dpgep.results.estimates import reach_of_covariance
 from dpgep.sources.names import listed
 
@@ -158,7 +157,7 @@ class Variables:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class CrossTable:
+class CrossTable(Answer):
     """Counts of people by category, from a release.
 
     Attributes
@@ -175,8 +174,6 @@ class CrossTable:
     noise_share : the part of noise in what chi-square expects without dependence; None for one column.
     least_p_value : the p-value where clipping has made none of the dependence; ``p_value`` grants all it may have.
     level : the probability that an interval covers its count.
-    n_people : number of people, public or released.
-    privacy : the report of the release, which pays for this and for every other answer from it.
     """
 
     rows: str
@@ -195,31 +192,23 @@ class CrossTable:
     noise_share: float | None
     least_p_value: float | None
     level: float
-    n_people: float
-    privacy: PrivacyReport
 
     def to_frame(self) -> Any:
         """The counts as pandas has them: a table of two columns, or of one a row for each category, with intervals."""
-        pandas = import_extra("pandas", "pandas")
-        index = pandas.Index(self.row_labels, name=self.rows)
         if self.columns is None:
             values = {"count": self.counts, "noise": self.noise_errors, "people": self.people_errors}
-            return pandas.DataFrame({**values, "low": self.low, "high": self.high}, index=index)
-        return pandas.DataFrame(self.counts.copy(), index, pandas.Index(self.column_labels, name=self.columns))
+            return data_frame({**values, "low": self.low, "high": self.high}, self.row_labels).rename_axis(self.rows)
+        table = data_frame(self.counts.copy(), self.row_labels, self.column_labels)
+        return table.rename_axis(index=self.rows, columns=self.columns)
 
     def __repr__(self) -> str:
-        subject = self.rows if self.columns is None else f"{self.rows} by {self.columns}"
-        lines = [
-            f"Counts of {self.n_people:.0f} people: {subject}; intervals at {self.level:.0%}, noise and sampling",
-            f"  privacy     {self.privacy}",
-        ]
+        subject, lines = self.rows if self.columns is None else f"{self.rows} by {self.columns}", []
         if self.chi_square is not None:
-            lines.append(
-                f"  dependence  chi-square {self.chi_square:.4g}, {self.degrees} degrees of freedom, "
-                f"p = {self.p_value:.2g}; Cramer's V {self.cramers_v:.3f}"
-            )
-            lines.extend(of_hidden("chi-square", (subject,), self.noise_share, self.least_p_value, self.p_value))
-        return "\n".join([*lines, *aligned([["", *self.column_labels], *self._rows])])
+            test = f"chi-square {self.chi_square:.4g}, {self.degrees} degrees of freedom, p = {self.p_value:.2g}"
+            lines = [f"  dependence {test}; Cramer's V {self.cramers_v:.3f}"]
+            lines += of_hidden("chi-square", (subject,), self.noise_share, self.least_p_value, self.p_value)
+        about = f"{self.n_people:.0f} people: {subject}; intervals at {self.level:.0%}, noise and sampling"
+        return self._printed(f"Counts of {about}", *lines, table=[["", *self.column_labels], *self._rows])
 
     @property
     def _rows(self) -> list[list[str]]:
@@ -274,8 +263,7 @@ def crosstab(release: ReleasedColumns, a: str, b: str | None = None, *, level: f
         noise_share=of_noise,
         least_p_value=least,
         level=level,
-        n_people=noisy.n,
-        privacy=release.report,
+        **release._known(noisy.n),
     )
 
 

@@ -18,22 +18,21 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
 from dpgep._checks import require_share
-from dpgep._optional import import_extra
-from dpgep._show import aligned, with_intervals
+from dpgep._optional import data_frame
+from dpgep._show import with_intervals
 from dpgep.methods.eigen import leading_first
 from dpgep.models.clipping import Clipping
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, standardization_of, total_mean
 from dpgep.models.pairwise import require_no_pairs
-from dpgep.reports.report import PrivacyReport
-from dpgep.results.columns import Columns, ReleasedColumns, of_absent, on_one_thread_of_blas
+from dpgep.results.columns import Answer, Columns, ReleasedColumns, on_one_thread_of_blas
 from dpgep.results.contingency import Variables, indicators_of
 
 # Releases of columns that do not depend on each other, all of whose eigenvalues a dimension must exceed.
@@ -48,7 +47,7 @@ _PUSHED, _LEAST_GAP, _ROOT = 8.0, 2.0, 1e-24
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class CorrespondenceAnalysis:
+class CorrespondenceAnalysis(Answer):
     """Correspondence analysis of Q categorical columns with J categories, and P numbers, in k dimensions.
 
     Attributes
@@ -65,9 +64,6 @@ class CorrespondenceAnalysis:
     recommended : number of leading dimensions that stand out: larger than in any of 19 releases with as many people and
         as much noise, of columns that do not depend on each other.
     level : the probability that an interval covers its coordinate.
-    n_people : number of people, public or released.
-    absent : whether absent numbers count as locations, which draws correlations towards 0.
-    privacy : the report of the release, which pays for this and for every other answer from it.
     """
 
     columns: tuple[str, ...]
@@ -80,9 +76,8 @@ class CorrespondenceAnalysis:
     high: Matrix
     recommended: int
     level: float
-    n_people: float
-    absent: bool
-    privacy: PrivacyReport
+
+    _absence: ClassVar[str] = "correlations are drawn towards 0"
 
     @property
     def inertia_shares(self) -> Matrix:
@@ -104,9 +99,8 @@ class CorrespondenceAnalysis:
 
     def to_frame(self) -> Any:
         """The coordinates as a pandas DataFrame, a row for each category and number."""
-        pandas = import_extra("pandas", "pandas")
         names = [f"dimension {j}" for j in range(1, len(self.eigenvalues) + 1)]
-        return pandas.DataFrame(self.coordinates.copy(), [*self.categories, *self.numbers], names)
+        return data_frame(self.coordinates.copy(), [*self.categories, *self.numbers], names)
 
     def __repr__(self) -> str:
         k = len(self.eigenvalues)
@@ -119,17 +113,14 @@ class CorrespondenceAnalysis:
         for j, (name, share) in enumerate(zip(names[:_SHOWN], shares, strict=False)):
             rows.append([name, share, *with_intervals(self.coordinates[j], self.low[j], self.high[j], ".3f")])
         numbers = f" and {len(self.numbers)} number{'s' * (len(self.numbers) > 1)}" * bool(self.numbers)
-        lines = [
+        title = (
             f"Correspondence of {len(self.columns)} column{'s' * (len(self.columns) > 1)}, "
             f"{len(self.categories)} categories{numbers}, "
-            f"{self.n_people:.0f} people; intervals at {self.level:.0%}, noise and sampling",
-            f"  privacy  {self.privacy}",
-            *of_absent(self.absent and bool(self.numbers), "correlations are drawn towards 0"),
-            f"  {self.recommended} of {k} dimensions stand out of the noise",
-            *aligned(rows),
-        ]
+            f"{self.n_people:.0f} people; intervals at {self.level:.0%}, noise and sampling"
+        )
+        shown = self._printed(title, f"  {self.recommended} of {k} dimensions stand out of the noise", table=rows)
         left = len(names) - _SHOWN
-        return "\n".join(lines + [f"  ... {left} more"] * (left > 0))
+        return shown + f"\n  ... {left} more" * (left > 0)
 
 
 @on_one_thread_of_blas
@@ -196,7 +187,7 @@ def _analysis(
     below, above = axes.reach(coordinates, covariance, noisy.clipping)
     return CorrespondenceAnalysis(
         columns=names,
-        numbers=release._names_of(numbers) or tuple(map(str, numbers.tolist())),
+        numbers=release._labels_of(numbers),
         categories=tuple(f"{each}={label}" for each, of in zip(names, found, strict=True) for label in of.labels),
         shares=shares,
         eigenvalues=values[:n_components] / (1 if p else q),
@@ -205,9 +196,7 @@ def _analysis(
         high=coordinates + half + above,
         recommended=int(np.cumprod(values[:n_components] > null.max(axis=0)).sum()),
         level=level,
-        n_people=noisy.n,
-        absent=release._absent,
-        privacy=release.report,
+        **{**release._known(noisy.n), "absent": release._absent and bool(p)},
     )
 
 

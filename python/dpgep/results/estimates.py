@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from dpgep._optional import import_extra
-from dpgep._show import aligned, heat_map, html_table, with_intervals
+from dpgep._optional import data_frame
+from dpgep._show import heat_map, html_table, with_intervals
 from dpgep.models.model import Matrix
 from dpgep.models.moments import (
     ReleasedMoments,
@@ -22,8 +22,7 @@ from dpgep.models.moments import (
 )
 from dpgep.models.preprocessing import Preprocessing
 from dpgep.models.redundant import opposites
-from dpgep.reports.report import PrivacyReport
-from dpgep.results.columns import Columns, ReleasedColumns, of_absent, of_unseen, on_one_thread_of_blas
+from dpgep.results.columns import Answer, Columns, ReleasedColumns, of_unseen, on_one_thread_of_blas
 from dpgep.results.intervals import RowLaw, correlation_intervals, require_law
 from dpgep.sources.names import Names
 
@@ -39,8 +38,8 @@ _QUARTILES = 0.25, 0.5, 0.75
 _DRAWN = 60
 
 
-@dataclass(frozen=True, eq=False)
-class MatrixEstimate:
+@dataclass(frozen=True, eq=False, repr=False)
+class MatrixEstimate(Answer):
     """A symmetric matrix of columns by columns, computed from a release.
 
     Attributes
@@ -51,8 +50,6 @@ class MatrixEstimate:
         the noise and the sampling of people, to first order.
     level : the probability that an interval covers its entry.
     names : names of the columns, None where they have none.
-    privacy : the report of the release, which pays for this and for every other answer from it.
-    absent : whether absent values of columns count as locations, which draws entries towards 0.
     unseen : as in `Description`.
     left_out : indicators that were asked for, and are determined by the others of their category.
     """
@@ -63,42 +60,40 @@ class MatrixEstimate:
     high: Matrix
     level: float
     names: Names
-    privacy: PrivacyReport
-    absent: bool = False
     unseen: tuple[float, float] | None = None
     left_out: tuple[str, ...] = ()
 
+    _absence: ClassVar[str] = "entries are drawn towards 0"
+
     def to_frame(self) -> Any:
         """The values as a pandas DataFrame, rows and columns named."""
-        pandas = import_extra("pandas", "pandas")
-        labels = range(len(self.values)) if self.names is None else list(self.names)
-        return pandas.DataFrame(self.values.copy(), index=labels, columns=labels)
+        labels = list(self.names or range(len(self.values)))
+        return data_frame(self.values.copy(), labels, labels)
 
     def __repr__(self) -> str:
-        d = len(self.values)
-        lines = [
-            f"{self.name} of {d} columns; low and high: intervals at {self.level:.0%}",
-            f"  privacy      {self.privacy}",
-        ]
-        lines.extend(of_absent(self.absent, "entries are drawn towards 0"))
-        lines.extend(of_unseen(self.unseen, "  tails        ", "entries"))
+        d, labels = len(self.values), self._labels
+        title = f"{self.name} of {d} columns; low and high: intervals at {self.level:.0%}"
+        lines = of_unseen(self.unseen, "  tails     ", "entries")
         if self.left_out:
-            lines.append(f"  left out     {', '.join(self.left_out)}: the other indicators determine them")
-        labels = list(map(str, range(d))) if self.names is None else list(self.names)
+            lines.append(f"  left out  {', '.join(self.left_out)}: the other indicators determine them")
+        rows: list[list[str]] = []
         if d <= _WITH_INTERVALS:
-            rows = zip(labels, self.values, self.low, self.high, strict=True)
-            cells = [[label, *with_intervals(value, low, high, ".3g")] for label, value, low, high in rows]
-            lower = [[*row[: i + 2], *[""] * (d - 1 - i)] for i, row in enumerate(cells)]
-            return "\n".join([*lines, *aligned([["", *labels], *lower])])
-        halves = (self.high - self.low)[np.triu_indices(d, 1)] / 2
-        lines.append(f"  intervals    +- {np.median(halves):.3g} in the median, {halves.max():.3g} at most")
-        if d <= _SHOWN:
-            table = [[f"{value:.3g}" for value in row] for row in self.values]
-            lines.extend(aligned([["", *labels], *([label, *row] for label, row in zip(labels, table, strict=True))]))
-        return "\n".join(lines)
+            cells = zip(self.values, self.low, self.high, strict=True)
+            rows = [with_intervals(*each, ".3g")[: i + 1] + [""] * (d - 1 - i) for i, each in enumerate(cells)]
+        else:
+            halves = (self.high - self.low)[np.triu_indices(d, 1)] / 2
+            lines.append(f"  intervals +- {np.median(halves):.3g} in the median, {halves.max():.3g} at most")
+            if d <= _SHOWN:
+                rows = [[f"{value:.3g}" for value in row] for row in self.values]
+        table = [["", *labels], *([label, *row] for label, row in zip(labels, rows, strict=True))] if rows else []
+        return self._printed(title, *lines, table=table)
+
+    @property
+    def _labels(self) -> list[str]:
+        return list(map(str, self.names or range(len(self.values))))
 
     def _repr_html_(self) -> str:
-        labels = list(map(str, self.names or range(len(self.values))))
+        labels = self._labels
         about = [(self.name, f"{len(labels)} columns"), ("privacy", str(self.privacy))]
         if self.name == "covariance" or len(labels) > _DRAWN:
             return html_table(about)
@@ -115,28 +110,24 @@ class MatrixEstimate:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Description:
+class Description(Answer):
     """Means and deviations of columns, from a release; of an indicator, its mean is the share of people.
 
     Attributes
     ----------
     names : (d,), of the columns; numbers as text where they have none.
-    n_people : number of people, public or released.
     mean, mean_low, mean_high : (d,), and intervals for the population's, at ``level``, for the noise and the sampling.
     deviation, deviation_low, deviation_high : (d,), the same of standard deviations, with n - 1 in the denominator; 0
         where the noise leaves no variance.
     quartiles, quartile_low, quartile_high : (d, 3), values that 25, 50 and 75 % of the people do not exceed, by
         histograms that were bought; NaN and infinite where none were: of indicators, with a known bound, of one group.
     level : the probability that an interval covers its value, one by one.
-    privacy : the report of the release, which pays for this and for every other answer from it.
-    absent : whether absent values count as locations, which makes deviations smaller.
     unseen : scales of a column, as they were bought, at which its values were cut, and how many people beyond the noise
         may hide, who are in no interval; None where nothing was cut.
     dates : places of columns that are dates: their values are days since 1970, and are printed as dates.
     """
 
     names: tuple[str, ...]
-    n_people: float
     mean: Matrix
     mean_low: Matrix
     mean_high: Matrix
@@ -147,33 +138,30 @@ class Description:
     quartile_low: Matrix
     quartile_high: Matrix
     level: float
-    privacy: PrivacyReport
-    absent: bool
     unseen: tuple[float, float] | None
     dates: tuple[int, ...] = ()
 
+    _absence: ClassVar[str] = "deviations are smaller"
+
     def to_frame(self) -> Any:
         """A pandas DataFrame, a row for each column; of dates, days since 1970."""
-        pandas = import_extra("pandas", "pandas")
         fields = "mean", "mean_low", "mean_high", "deviation", "deviation_low", "deviation_high"
         values = {name.replace("_", " "): getattr(self, name) for name in fields}
         for place, share in enumerate(_QUARTILES):
             ends = {"": self.quartiles, " low": self.quartile_low, " high": self.quartile_high}
             values.update({f"{share:.0%}{end}": each[:, place] for end, each in ends.items()})
-        return pandas.DataFrame(values, list(self.names))
+        return data_frame(values, list(self.names))
 
     def __repr__(self) -> str:
-        lines = [
-            f"{len(self.names)} columns, {self.n_people:.0f} people; intervals at {self.level:.0%}, noise and sampling",
-            f"  privacy  {self.privacy}",
-        ]
-        lines.extend(of_absent(self.absent, "deviations are smaller"))
-        lines.extend(of_unseen(self.unseen, "  tails     ", "means and deviations"))
+        title = (
+            f"{len(self.names)} columns, {self.n_people:.0f} people; intervals at {self.level:.0%}, noise and sampling"
+        )
+        lines = of_unseen(self.unseen, "  tails     ", "means and deviations")
         if not np.isfinite(self.quartiles).any():
             lines.append(
                 "  quartiles unknown: no histograms of them were bought, as AutoPreprocessing(quartiles=0.1) does"
             )
-        return "\n".join([*lines, *aligned([("", *self._heading), *self._rows])])
+        return self._printed(title, *lines, table=[("", *self._heading), *self._rows])
 
     @property
     def _heading(self) -> tuple[str, ...]:
@@ -225,7 +213,7 @@ def covariance(
     features = release._numbers(columns)
     noisy, preprocessing = release._judged(features)
     values, low, high = covariances(noisy, preprocessing, release._row_bound, level, rows)
-    return MatrixEstimate("covariance", values, low, high, level, *release._known_of(features))
+    return MatrixEstimate("covariance", values, low, high, level, **release._known_of(features))
 
 
 @on_one_thread_of_blas
@@ -243,7 +231,7 @@ def correlation(
     values = correlation_of(noisy)
     for pair in opposites(release._indicators_of(features), noisy, preprocessing):
         values[pair, pair[::-1]] = low[pair, pair[::-1]] = -1.0
-    return MatrixEstimate("correlation", values, low, high, level, *release._known_of(features))
+    return MatrixEstimate("correlation", values, low, high, level, **release._known_of(features))
 
 
 @on_one_thread_of_blas
@@ -267,8 +255,7 @@ def describe(
     binary = np.isin(features, indicators), _binary_variances(centre, low, high), each
     deviation, deviation_low, deviation_high = np.sqrt(unbiased * np.maximum(np.where(*binary), 0.0))
     return Description(
-        names=release._names_of(features) or tuple(map(str, features.tolist())),
-        n_people=noisy.n,
+        names=release._labels_of(features),
         mean=centre,
         mean_low=low,
         mean_high=high,
@@ -279,10 +266,9 @@ def describe(
         quartile_low=quartiles[:, :, 1],
         quartile_high=quartiles[:, :, 2],
         level=level,
-        privacy=release.report,
-        absent=release._absent,
         unseen=release._unseen,
         dates=release._dates_of(features),
+        **release._known(noisy.n),
     )
 
 

@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from dpgep._checks import require_count, require_one_of, require_share
-from dpgep._optional import import_extra
+from dpgep._optional import data_frame
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, goe, standardization_of, total_mean
 from dpgep.models.pairwise import require_no_pairs
 from dpgep.models.plausible import bartlett, root_of
-from dpgep.reports.report import PrivacyReport
-from dpgep.results.columns import Columns, ReleasedColumns, of_absent, on_one_thread_of_blas
+from dpgep.results.columns import Answer, Columns, ReleasedColumns, on_one_thread_of_blas
 from dpgep.results.estimates import correlation_of
 
 Rotation = Literal["varimax", "promax"]
@@ -37,7 +36,7 @@ _SEED = 0x666163746F72
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Factors:
+class Factors(Answer):
     """What columns have in common: standardized column = loadings @ factors + its own part.
 
     Attributes
@@ -50,9 +49,6 @@ class Factors:
         as many people and the noise of the release (at a level of 5 % each).
     rotation : "varimax", "promax", or None for principal axes.
     names : of the columns; numbers as text where they have none.
-    n_people : number of people, public or released.
-    privacy : PrivacyReport of the one release: the question cost nothing.
-    absent : whether absent values count as locations, which draws loadings towards 0.
     """
 
     loadings: Matrix
@@ -62,10 +58,9 @@ class Factors:
     recommended: int
     rotation: Rotation | None
     names: tuple[str, ...]
-    n_people: float
-    privacy: PrivacyReport
-    absent: bool
     _released: ReleasedMoments
+
+    _absence: ClassVar[str] = "loadings are drawn towards 0"
 
     def intervals(self, level: float = 0.9) -> Matrix:
         """(d, k, 2), intervals that each hold a loading of the population: k factors, the same rotation.
@@ -99,25 +94,21 @@ class Factors:
 
     def to_frame(self) -> Any:
         """A pandas DataFrame, a row for each column: its loadings and its uniqueness."""
-        pandas = import_extra("pandas", "pandas")
         labels = [*(f"factor {k + 1}" for k in range(self.loadings.shape[1])), "uniqueness"]
-        return pandas.DataFrame(np.column_stack([self.loadings, self.uniqueness]), index=self.names, columns=labels)
+        return data_frame(np.column_stack([self.loadings, self.uniqueness]), self.names, labels)
 
     def __repr__(self) -> str:
-        k, width = self.loadings.shape[1], max(len("uniqueness"), *map(len, self.names))
-        lines = [
+        k = self.loadings.shape[1]
+        title = (
             f"{k} factor{'s' * (k != 1)} of {len(self.names)} columns, {self.n_people:.0f} people, "
-            f"{self.rotation or 'no rotation'}; parallel analysis recommends {self.recommended}",
-            f"  privacy   {self.privacy}",
-            *of_absent(self.absent, "loadings are drawn towards 0"),
-            f"  {'':{width}}  " + " ".join(f"{f'factor {j + 1}':>9}" for j in range(k)) + "  uniqueness",
-        ]
-        for name, row, own in zip(self.names, self.loadings, self.uniqueness, strict=True):
-            lines.append(f"  {name:{width}}  " + " ".join(f"{value:9.3f}" for value in row) + f"  {own:10.3f}")
-        if k > 1 and self.rotation == "promax":
-            entries = ", ".join(f"{value:.2f}" for value in self.factor_correlation[np.triu_indices(k, 1)])
-            lines.append(f"  correlations of the factors: {entries}")
-        return "\n".join(lines)
+            f"{self.rotation or 'no rotation'}; parallel analysis recommends {self.recommended}"
+        )
+        entries = ", ".join(f"{value:.2f}" for value in self.factor_correlation[np.triu_indices(k, 1)])
+        between = [f"  correlations of the factors: {entries}"] * (k > 1 and self.rotation == "promax")
+        numbers = np.column_stack([self.loadings, self.uniqueness])
+        rows = [[name, *(f"{value:.3f}" for value in row)] for name, row in zip(self.names, numbers, strict=True)]
+        heading = ["", *(f"factor {j + 1}" for j in range(k)), "uniqueness"]
+        return self._printed(title, *between, table=[heading, *rows])
 
 
 @on_one_thread_of_blas
@@ -151,9 +142,8 @@ def factors(
     require_count("n_factors", n_factors, largest=most)
     found, uniqueness = _minres(correlation, n_factors, np.full(d, 0.5))
     loadings, between = _rotated(found, rotation)
-    labels = release._names_of(features) or tuple(map(str, features.tolist()))
-    known = release.report, release._absent, noisy
-    return Factors(loadings, uniqueness, between, eigenvalues, recommended, rotation, labels, noisy.n, *known)
+    found_of = loadings, uniqueness, between, eigenvalues, recommended, rotation
+    return Factors(*found_of, release._labels_of(features), noisy, **release._known(noisy.n))
 
 
 def _redrawn(released: ReleasedMoments, truth: Matrix, generator: np.random.Generator) -> Matrix:

@@ -25,7 +25,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from dpgep._checks import require_count, require_flag, require_one_of
-from dpgep._optional import import_extra
+from dpgep._optional import data_frame
 from dpgep._show import aligned
 from dpgep.errors import AccuracyWarning, warn
 from dpgep.methods.eigen import on_one_thread
@@ -33,8 +33,7 @@ from dpgep.models.model import Matrix
 from dpgep.models.moments import MomentNoise, ReleasedMoments, effective_counts, goe, in_one_group, of_groups
 from dpgep.models.null import edge, spectrum_before_noise
 from dpgep.models.plausible import bartlett, root_of
-from dpgep.reports.report import PrivacyReport
-from dpgep.results.columns import Columns, ReleasedColumns, on_one_thread_of_blas
+from dpgep.results.columns import Answer, Columns, ReleasedColumns, on_one_thread_of_blas
 from dpgep.results.intervals import Intervals, degrees, require_law
 from dpgep.sources.names import listed
 
@@ -167,7 +166,7 @@ _SUBSPACES = {
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class GroupDirections:
+class GroupDirections(Answer):
     """K directions of columns from the second moments of groups of people.
 
     Attributes
@@ -178,8 +177,6 @@ class GroupDirections:
     components : (K, d), in the units of the columns: scores have variance 1 in B, or, where B = I, components norm 1.
     relative_components : (K, d), the same of columns in the scales of the release, or in their deviations.
     eigenvalues : (K,), descending.
-    n_people : number of people in these groups, public or released.
-    privacy : the report of the release, which pays for this and for every other answer from it.
     """
 
     title: str
@@ -188,8 +185,6 @@ class GroupDirections:
     components: Matrix
     relative_components: Matrix
     eigenvalues: Matrix
-    n_people: float
-    privacy: PrivacyReport
     _question: Question
     _groups: Groups
     _clipped: Groups
@@ -243,8 +238,7 @@ class GroupDirections:
 
     def to_frame(self) -> Any:
         """The components as a pandas DataFrame, a row for each column of the table."""
-        pandas = import_extra("pandas", "pandas")
-        return pandas.DataFrame(self.components.T.copy(), list(self.names), range(1, len(self.components) + 1))
+        return data_frame(self.components.T.copy(), list(self.names), range(1, len(self.components) + 1))
 
     def _remarks(self) -> list[str]:
         return []
@@ -254,14 +248,10 @@ class GroupDirections:
         for k, (value, weights) in enumerate(zip(self.eigenvalues, self.relative_components, strict=True), 1):
             order = np.argsort(-np.abs(weights), kind="stable")[:_WEIGHTS]
             rows.append([str(k), f"{value:.4g}", ", ".join(f"{weights[j]:+.2g} {self.names[j]}" for j in order)])
-        lines = [
-            f"{self.title} of {len(self.names)} columns, {self.n_people:.0f} people"
-            + (f" in groups {listed(self.groups)}" if self.groups else ""),
-            f"  privacy  {self.privacy}",
-            *self._remarks(),
-            *aligned(rows[: _SHOWN + 1]),
-        ]
-        return "\n".join(lines + [f"  ... {len(rows) - 1 - _SHOWN} more"] * (len(rows) > _SHOWN + 1))
+        of_groups = f" in groups {listed(self.groups)}" if self.groups else ""
+        title = f"{self.title} of {len(self.names)} columns, {self.n_people:.0f} people{of_groups}"
+        shown = self._printed(title, *self._remarks(), table=rows[: _SHOWN + 1])
+        return shown + f"\n  ... {len(rows) - 1 - _SHOWN} more" * (len(rows) > _SHOWN + 1)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -404,12 +394,11 @@ def answer(
     return GroupDirections(
         title=title,
         groups=tuple(map(str, labels)),
-        names=release._names_of(features) or tuple(map(str, features.tolist())),
+        names=release._labels_of(features),
         components=relative * to_columns,
         relative_components=relative,
         eigenvalues=values[:k],
-        n_people=float(groups.people.sum()),
-        privacy=release.report,
+        **release._known(float(groups.people.sum())),
         _question=question,
         _groups=groups,
         _clipped=Groups.of(clipped),

@@ -5,18 +5,17 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from dpgep._optional import import_extra
-from dpgep._show import aligned, html_table, interval_picture, with_intervals
+from dpgep._optional import data_frame
+from dpgep._show import html_table, interval_picture, with_intervals
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments
 from dpgep.models.pairwise import require_no_pairs
 from dpgep.models.preprocessing import Preprocessing
-from dpgep.reports.report import PrivacyReport
-from dpgep.results.columns import Columns, ReleasedColumns, of_absent, of_hidden, on_one_thread_of_blas
+from dpgep.results.columns import Answer, Columns, ReleasedColumns, of_hidden, on_one_thread_of_blas
 from dpgep.results.contingency import Variables, indicators_of, joint, reach_of_shares
 from dpgep.results.estimates import reach_of_means
 from dpgep.results.intervals import RowLaw, require_law
@@ -26,7 +25,7 @@ _SHOWN = 4.0
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class GroupMeans:
+class GroupMeans(Answer):
     """Means of p columns in k groups of people, from a release.
 
     Attributes
@@ -45,9 +44,6 @@ class GroupMeans:
     noise_share : (p,), the part of noise in the variance of contrasts that F expects without differences.
     least_p_values : (p,), p-values where clipping has made none of the differences; ``p_values`` grant all it may have.
     level : the probability that an interval covers its value, one by one.
-    n_people : number of people, public or released.
-    absent : whether absent values of columns count as locations, which draws means of groups together.
-    privacy : the report of the release, which pays for this and for every other answer from it.
     dates : places of columns that are dates: their values are days since 1970, and are printed as dates.
     """
 
@@ -70,34 +66,28 @@ class GroupMeans:
     noise_share: Matrix
     least_p_values: Matrix
     level: float
-    n_people: float
-    absent: bool
-    privacy: PrivacyReport
     dates: tuple[int, ...] = ()
+
+    _absence: ClassVar[str] = "means are drawn together"
 
     def to_frame(self) -> Any:
         """The means as a pandas DataFrame, a row for each group, as `groupby(category).mean()` has them."""
-        pandas = import_extra("pandas", "pandas")
-        index = pandas.Index(self.groups, name=self.category)
-        return pandas.DataFrame(self.means.copy(), index, list(self.names))
+        return data_frame(self.means.copy(), self.groups, list(self.names)).rename_axis(self.category)
 
     def differences_frame(self) -> Any:
         """A pandas DataFrame, a row for each column and two of the groups: difference of means, and its interval."""
-        pandas = import_extra("pandas", "pandas")
-        pairs = [(g, h) for g in range(len(self.groups)) for h in range(g)]
-        index = [(name, self.groups[g], self.groups[h]) for name in self.names for g, h in pairs]
-        later, earlier = np.array(pairs, dtype=int).reshape(-1, 2).T
+        later, earlier = np.tril_indices(len(self.groups), -1)
+        columns, labels = np.repeat(self.names, len(later)), np.array(self.groups, dtype=object)
+        index = [columns, *(np.tile(labels[each], len(self.names)) for each in (later, earlier))]
         ends = {"difference": self.differences, "low": self.difference_low, "high": self.difference_high}
         values = {name: each[:, later, earlier].ravel() for name, each in ends.items()}
-        return pandas.DataFrame(values, pandas.MultiIndex.from_tuples(index, names=["column", "group", "less"]))
+        return data_frame(values, index).rename_axis(["column", "group", "less"])
 
     def anova(self) -> Any:
         """A pandas DataFrame, two rows for each column, between groups and within: sums of squares, F, p-value.
 
         With noise F is not the ratio of mean squares: each contrast counts by the noise in it (docs/questions.md).
         """
-        pandas = import_extra("pandas", "pandas")
-        index = pandas.MultiIndex.from_product([self.names, ["between", "within"]], names=["column", "source"])
         degrees, nothing = np.tile(self.degrees, len(self.names)), np.full(len(self.names), np.nan)
         squares = self.sum_squares.ravel()
         values = {
@@ -107,20 +97,19 @@ class GroupMeans:
         }
         tests = {"F": self.f, "p": self.p_values}
         values.update({key: np.column_stack([test, nothing]).ravel() for key, test in tests.items()})
-        return pandas.DataFrame(values, index)
+        index = [np.repeat(self.names, 2), ["between", "within"] * len(self.names)]
+        return data_frame(values, index).rename_axis(["column", "source"])
 
     def __repr__(self) -> str:
-        lines = [
+        title = (
             f"Means of {len(self.names)} column{'s' * (len(self.names) > 1)} by {self.category}, "
-            f"{self.n_people:.0f} people; intervals at {self.level:.0%}, noise and sampling",
-            f"  privacy  {self.privacy}",
-        ]
-        lines.extend(of_absent(self.absent, "means are drawn together"))
-        lines.extend(of_hidden("F", self.names, self.noise_share, self.least_p_values, self.p_values))
+            f"{self.n_people:.0f} people; intervals at {self.level:.0%}, noise and sampling"
+        )
+        hidden = of_hidden("F", self.names, self.noise_share, self.least_p_values, self.p_values)
         people = [f"{group} ({count:.0f})" for group, count in zip(self.groups, self.counts, strict=True)]
         rows = zip(self.names, map(self._texts, range(len(self.names))), self.f, self.p_values, strict=True)
         table = [[x, *texts, f"{f:.4g}", f"{p:.2g}"] for x, texts, f, p in rows]
-        return "\n".join([*lines, *aligned([["", *people, "F", "p"], *table])])
+        return self._printed(title, *hidden, table=[["", *people, "F", "p"], *table])
 
     def _texts(self, j: int) -> list[str]:
         """The means of a column, of each group, with intervals."""
@@ -203,10 +192,8 @@ def means_by(
         noise_share=of_noise,
         least_p_values=least,
         level=level,
-        n_people=noisy.n,
-        absent=release._absent,
-        privacy=release.report,
         dates=release._dates_of(numbers),
+        **release._known(noisy.n),
     )
 
 

@@ -80,28 +80,13 @@ class MatrixFreeRelease:
         return of_a, of_b + self.regularization * columns
 
     def solve(self, n_components: int | None = None, *, method: str = "release", **options: Any) -> Solution:
-        """Leading solutions by a method that needs only products, at no further cost.
+        """Leading solutions by a method that needs only products, at no further cost: the report is the operator's.
 
-        Parameters
-        ----------
-        n_components : int, optional
-            K. Default: all components of the model.
-        method : {"release", "rayleigh-flow", "truncated-rayleigh-flow"}
-            As in `dpgep.solve`: "release" with ``storage="operator"``, flows with lazy noise.
-        **options
-            Options of the method. Its ``regularization`` is used, not the operator's.
-
-        Returns
-        -------
-        Solution
-            Its report is that of the operator.
-
-        Raises
-        ------
-        ValueError, TypeError
-            If a parameter is out of range, or requires more than products: a screen, fresh noise, a convex start.
-        MemoryError
-            If ``memory_limit`` leaves no capacity for new directions.
+        By "release", with ``storage="operator"``, "rayleigh-flow" or "truncated-rayleigh-flow", with lazy noise, and
+        their options, as in `dpgep.solve`; default: all components of the model. The ``regularization`` among the
+        options is used, not the operator's. Raises ValueError or TypeError if a parameter is out of range, or requires
+        more than products (a screen, fresh noise, a convex start), and MemoryError if ``memory_limit`` leaves no
+        capacity for new directions.
         """
         chosen = METHODS[method]
         if chosen.by_products is None:

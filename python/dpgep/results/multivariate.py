@@ -20,14 +20,12 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
-from dpgep._optional import import_extra
-from dpgep._show import aligned
+from dpgep._optional import data_frame
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, effective_counts, total_mean, total_share
 from dpgep.models.null import spectrum_before_noise
-from dpgep.reports.report import PrivacyReport
 from dpgep.results.classifier import within_covariance
-from dpgep.results.columns import Columns, ReleasedColumns, on_one_thread_of_blas
+from dpgep.results.columns import Answer, Columns, ReleasedColumns, on_one_thread_of_blas
 from dpgep.sources.names import listed
 
 TESTS = ("Wilks' lambda", "Pillai's trace", "Hotelling-Lawley trace", "Roy's greatest root")
@@ -36,7 +34,7 @@ _SHAPE, _SCALE, _SHIFT = 46.446, 0.186054, 9.84801
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Manova:
+class Manova(Answer):
     """Tests of the hypothesis that p columns have the same means in all of G groups, from a release.
 
     Attributes
@@ -48,8 +46,6 @@ class Manova:
         two groups nor one column make it exact, is Johnstone's (2008), without an F.
     degrees : (4, 2), degrees of freedom of the F.
     noise_share : the part of the variance of contrasts of means, without differences, that is noise.
-    n_people : number of people who belong to a group, public or released.
-    privacy : the report of the release, which pays for this and for every other answer from it.
     """
 
     groups: tuple[str, ...]
@@ -60,8 +56,6 @@ class Manova:
     degrees: Matrix
     p_values: Matrix
     noise_share: float
-    n_people: float
-    privacy: PrivacyReport
 
     @property
     def t_squared(self) -> float | None:
@@ -70,22 +64,18 @@ class Manova:
 
     def to_frame(self) -> Any:
         """A pandas DataFrame, a row for each test: value, F, its degrees of freedom, p-value."""
-        pandas = import_extra("pandas", "pandas")
         columns = {"value": self.values, "F": self.f, "degrees": self.degrees[:, 0], "of error": self.degrees[:, 1]}
-        return pandas.DataFrame({**columns, "p": self.p_values}, list(TESTS))
+        return data_frame({**columns, "p": self.p_values}, list(TESTS))
 
     def __repr__(self) -> str:
-        lines = [
-            f"Means of {len(self.names)} columns in groups {listed(self.groups)}, {self.n_people:.0f} people",
-            f"  privacy  {self.privacy}",
-            f"  noise    is {self.noise_share:.1%} of the variance of contrasts; p-values count it",
-        ]
+        title = f"Means of {len(self.names)} columns in groups {listed(self.groups)}, {self.n_people:.0f} people"
+        lines = [f"  noise     is {self.noise_share:.1%} of the variance of contrasts; p-values count it"]
         if self.t_squared is not None:
             lines.append(f"  Hotelling's T^2  {self.t_squared:.4g}")
         numbers = np.column_stack([self.values, self.f, self.degrees, self.p_values])
         cells = np.where(np.isnan(numbers), "", np.vectorize("{:.4g}".format)(numbers))
         rows = [[name, *row] for name, row in zip(TESTS, cells, strict=True)]
-        return "\n".join([*lines, *aligned([["", "value", "F", "degrees", "of error", "p"], *rows])])
+        return self._printed(title, *lines, table=[["", "value", "F", "degrees", "of error", "p"], *rows])
 
 
 @on_one_thread_of_blas
@@ -108,15 +98,14 @@ def manova(release: ReleasedColumns, columns: Columns = None) -> Manova:
     found = _tests(values, p, q, freedom)
     return Manova(
         groups=tuple(map(str, groups)),
-        names=release._names_of(features) or tuple(map(str, features.tolist())),
+        names=release._labels_of(features),
         eigenvalues=values,
         values=found[:, 0],
         f=found[:, 1],
         degrees=found[:, 2:4],
         p_values=found[:, 4],
         noise_share=of_noise,
-        n_people=people,
-        privacy=release.report,
+        **release._known(people),
     )
 
 

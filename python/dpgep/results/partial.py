@@ -11,19 +11,18 @@ import contextlib
 import math
 import warnings
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpgep._checks import require_count, require_non_negative
-from dpgep._optional import import_extra
+from dpgep._optional import data_frame, import_extra
 from dpgep.errors import AccuracyWarning, warn
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, correlation_form_variance, standardization_of, total_mean
 from dpgep.models.pairwise import require_no_pairs
-from dpgep.reports.report import PrivacyReport
-from dpgep.results.columns import Columns, ReleasedColumns, of_absent, on_one_thread_of_blas
+from dpgep.results.columns import Answer, Columns, ReleasedColumns, on_one_thread_of_blas
 from dpgep.results.estimates import MatrixEstimate, correlation_of
 from dpgep.results.intervals import RowLaw, not_rejected, require_law
 from dpgep.results.regression import inverse_of_noisy
@@ -55,8 +54,8 @@ def partial_correlation(
     require_no_pairs(release._of_everybody[0], "partial correlations")
     noisy, _ = release._judged(features, sizes=False)
     bound = None if rows == "gaussian" else release._row_bound
-    values, low, high = _partial_correlations(noisy, features, release.model.feature_names, level, bound)
-    return MatrixEstimate("partial correlation", values, low, high, level, *release._known_of(features), left_out)
+    ends = _partial_correlations(noisy, features, release.model.feature_names, level, bound)
+    return MatrixEstimate("partial correlation", *ends, level, left_out=left_out, **release._known_of(features))
 
 
 def residual_moments(released: ReleasedMoments, n_given: int, columns: NDArray[np.intp], names: Any) -> ReleasedMoments:
@@ -140,7 +139,7 @@ def _partial(inverse: Matrix) -> Matrix:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Graph:
+class Graph(Answer):
     """A Gaussian graphical model of standardized columns: no edge, no dependence given all others.
 
     Which edges are found depends on the data: there are no intervals after such a selection. `partial_correlation` has
@@ -153,9 +152,6 @@ class Graph:
     penalty : of the graphical lasso.
     names : of the columns; numbers as text where they have none.
     left_out : the first indicator of each categorical column that was asked for whole: the others determine it.
-    n_people : number of people, public or released.
-    privacy : PrivacyReport of the one release: the question cost nothing.
-    absent : whether absent values count as locations, which draws correlations towards 0.
     """
 
     values: Matrix
@@ -163,9 +159,8 @@ class Graph:
     penalty: float
     names: tuple[str, ...]
     left_out: tuple[str, ...]
-    n_people: float
-    privacy: PrivacyReport
-    absent: bool
+
+    _absence: ClassVar[str] = "correlations are drawn towards 0"
 
     @property
     def edges(self) -> list[tuple[str, str, float]]:
@@ -177,23 +172,18 @@ class Graph:
 
     def to_frame(self) -> Any:
         """The edges as a pandas DataFrame."""
-        pandas = import_extra("pandas", "pandas")
-        return pandas.DataFrame(self.edges, columns=["first", "second", "partial correlation"])
+        return data_frame(self.edges, None, ["first", "second", "partial correlation"])
 
     def __repr__(self) -> str:
         edges = self.edges
-        lines = [
-            f"Graph of {len(self.names)} columns, {len(edges)} edges; penalty {self.penalty:.3g}, "
-            f"{self.n_people:.0f} people",
-            f"  privacy   {self.privacy}",
-            "  edges     were chosen, and are shrunk: no intervals (partial_correlation has them)",
-        ]
-        lines.extend(of_absent(self.absent, "correlations are drawn towards 0"))
+        about = f"{len(edges)} edges; penalty {self.penalty:.3g}, {self.n_people:.0f} people"
+        lines = ["  edges     were chosen, and are shrunk: no intervals (partial_correlation has them)"]
         if self.left_out:
             lines.append(f"  left out  {', '.join(self.left_out)}: the other indicators determine them")
         width = max(map(len, self.names))
         lines.extend(f"  {a:{width}}  {b:{width}}  {value:6.3f}" for a, b, value in edges[:_SHOWN])
-        return "\n".join(lines + [f"  ... {len(edges) - _SHOWN} more"] * (len(edges) > _SHOWN))
+        lines += [f"  ... {len(edges) - _SHOWN} more"] * (len(edges) > _SHOWN)
+        return self._printed(f"Graph of {len(self.names)} columns, {about}", *lines)
 
 
 @on_one_thread_of_blas
@@ -219,8 +209,7 @@ def graph(release: ReleasedColumns, columns: Columns = None, *, penalty: float |
     precision = _sparse_inverse(correlation, float(penalty))
     values = _partial(precision)
     values[np.abs(values) < _ZERO] = 0.0
-    labels = release._names_of(features) or tuple(map(str, features.tolist()))
-    return Graph(values, precision, float(penalty), labels, left_out, noisy.n, release.report, release._absent)
+    return Graph(values, precision, float(penalty), release._labels_of(features), left_out, **release._known(noisy.n))
 
 
 def _sparse_inverse(correlation: Matrix, penalty: float) -> Matrix:

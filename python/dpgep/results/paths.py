@@ -15,11 +15,10 @@ from typing import Any, Literal
 import numpy as np
 
 from dpgep._checks import require_count, require_one_of, require_positive, require_share
-from dpgep._optional import import_extra
+from dpgep._optional import data_frame, import_extra
 from dpgep.models.model import Matrix
 from dpgep.models.pairwise import require_no_pairs
-from dpgep.reports.report import PrivacyReport
-from dpgep.results.columns import Columns, ReleasedColumns, on_one_thread_of_blas
+from dpgep.results.columns import Answer, Columns, ReleasedColumns, on_one_thread_of_blas
 from dpgep.results.regression import fitted, units_of
 
 By = Literal["lasso", "elastic net", "ridge", "subsets", "principal components", "pls"]
@@ -34,7 +33,7 @@ _SHOWN_STEPS, _SHOWN_COLUMNS = 12, 6
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class RegressionPath:
+class RegressionPath(Answer):
     """Linear predictions of one column by others, y = intercept + x^T coefficients + error, one for each step.
 
     A step chosen by its result, a selection and a penalty have no honest interval here: `Release.regression` has them,
@@ -50,8 +49,6 @@ class RegressionPath:
         out, and no judgement of predictions for others.
     names : of the columns x, and of y in ``target``; numbers as text where they have none.
     left_out : sums of the indicators of a categorical column, which are 1 for everybody, in words.
-    n_people : number of people, public or released.
-    privacy : PrivacyReport of the one release: the question cost nothing.
     """
 
     by: By
@@ -62,8 +59,6 @@ class RegressionPath:
     names: tuple[str, ...]
     target: str
     left_out: tuple[str, ...]
-    n_people: float
-    privacy: PrivacyReport
 
     @property
     def step_name(self) -> str:
@@ -72,15 +67,11 @@ class RegressionPath:
 
     def to_frame(self) -> Any:
         """A pandas DataFrame, a row for each step: R squared, the intercept, and a coefficient for each column."""
-        pandas = import_extra("pandas", "pandas")
         table = np.column_stack([self.r_squared, self.intercepts, self.coefficients])
-        index = pandas.Index(self.steps, name=self.step_name)
-        return pandas.DataFrame(table, index=index, columns=["R squared", "intercept", *self.names])
+        return data_frame(table, self.steps, ["R squared", "intercept", *self.names]).rename_axis(self.step_name)
 
     def __repr__(self) -> str:
         lines = [
-            f"Path of {self.target} on {len(self.names)} columns by {self.by}, {self.n_people:.0f} people",
-            f"  privacy   {self.privacy}",
             "  steps     were chosen or shrunk: no intervals (regression has them, of columns chosen beforehand)",
             *(f"  left out  {each}, which is 1 for everybody" for each in self.left_out),
             f"  {self.step_name:>10}  R squared  columns",
@@ -91,7 +82,8 @@ class RegressionPath:
             listed = ", ".join(self.names[j] for j in kept[:_SHOWN_COLUMNS]) or "none"
             more = f" and {len(kept) - _SHOWN_COLUMNS} more" * (len(kept) > _SHOWN_COLUMNS)
             lines.append(f"  {self.steps[i]:10.4g}  {self.r_squared[i]:9.3f}  {listed}{more}")
-        return "\n".join(lines)
+        title = f"Path of {self.target} on {len(self.names)} columns by {self.by}, {self.n_people:.0f} people"
+        return self._printed(title, *lines)
 
 
 @on_one_thread_of_blas
@@ -107,28 +99,13 @@ def regression_path(
     """Regressions of the column ``y`` on others (default: all others), in their units, from least to most of them.
 
     With w the coefficients of standardized columns, R their correlations and r those with y, penalties minimize
-    w^T R w/2 - r^T w + penalty (l1 |w|_1 + (1 - l1) |w|^2/2), l1 being 1 for a lasso and 0 for a ridge.
+    w^T R w/2 - r^T w + penalty (l1 |w|_1 + (1 - l1) |w|^2/2), l1 being 1 for a lasso, 0 for a ridge, and ``l1_ratio``
+    for an elastic net. Subsets are the best of each size, of at most 12 columns; components are principal ones of
+    standardized columns, or of partial least squares. ``steps`` are penalties, or numbers of columns or components; by
+    default where the columns of a lasso change, 30 penalties, or all numbers.
 
-    Parameters
-    ----------
-    release
-        That is asked.
-    y, on
-        Names or numbers of columns.
-    by
-        A penalty; all subsets of at most 12 columns, the best of each size; or components, principal ones of
-        standardized columns or of partial least squares.
-    steps : sequence of numbers, optional
-        Penalties; or numbers of columns or components. Default: where the columns of a lasso change, 30 penalties, or
-        all numbers.
-    l1_ratio : float
-        Of an elastic net, between 0 and 1.
-
-    Raises
-    ------
-    ValueError
-        For unknown columns, steps that are not positive, subsets of more than 12 columns, ``missing="pairwise"``, and,
-        without noise, for columns that are linearly dependent.
+    Raises ValueError for unknown columns, steps that are not positive, subsets of more than 12 columns,
+    ``missing="pairwise"``, and, without noise, for columns that are linearly dependent.
     """
     require_one_of("by", by, tuple(_PATHS))
     require_share("l1_ratio", l1_ratio)
@@ -163,8 +140,7 @@ def regression_path(
         names=tuple(labels[j] for j in columns),
         target=labels[target],
         left_out=left_out,
-        n_people=noisy.n,
-        privacy=release.report,
+        **release._known(noisy.n),
     )
 
 

@@ -22,7 +22,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from dpgep._checks import require_non_negative, require_share
-from dpgep._optional import import_extra
+from dpgep._optional import data_frame
 from dpgep._show import html_table, interval_picture, with_intervals
 from dpgep.errors import AccuracyWarning, warn
 from dpgep.methods.release import columns_are
@@ -32,7 +32,7 @@ from dpgep.models.preprocessing import Preprocessing
 from dpgep.models.redundant import Redundancy
 from dpgep.models.row_model import Indicators, PencilPart
 from dpgep.reports.report import PrivacyReport
-from dpgep.results.columns import of_absent
+from dpgep.results.columns import Answer
 from dpgep.results.intervals import RowLaw, require_law
 from dpgep.results.solution import absent_values, project
 from dpgep.sources.names import Names
@@ -45,7 +45,7 @@ _CONVERGED, _MOST_STEPS, _STEP = 1e-6, 100, 0.8
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Regression:
+class Regression(Answer):
     """Least squares from released moments: y = intercept + x^T coefficients + error, in the units of the columns.
 
     Attributes
@@ -67,9 +67,7 @@ class Regression:
         Coefficients of such indicators are contrasts: weighted by the columns' variances they add up to 0.
     rows : what is assumed of rows, "gaussian" or "bounded" (see `regression`).
     level : of the intervals that are printed.
-    n_people : number of people, public or released; of groups, those who belong to one.
     names : of the columns x, and of y in ``target``; numbers as text where they have none.
-    privacy : PrivacyReport of the one release: the question cost nothing.
     preprocessing : the public map of the rows, None where there is none.
     """
 
@@ -84,16 +82,15 @@ class Regression:
     ridge: float
     rows: RowLaw
     level: float
-    n_people: float
     names: tuple[str, ...]
     target: str
-    privacy: PrivacyReport
     preprocessing: Preprocessing | None
     left_out: tuple[str, ...]
     _absent: Matrix | None
     _named: bool
 
     _title: ClassVar[str] = "Regression"
+    _absence: ClassVar[str] = "coefficients differ"
 
     @property
     def standard_errors(self) -> Matrix:
@@ -129,7 +126,6 @@ class Regression:
 
     def to_frame(self, level: float | None = None) -> Any:
         """A pandas DataFrame, a row for the intercept and each column: coefficient, errors, and interval."""
-        pandas = import_extra("pandas", "pandas")
         low, high = self._intervals(level).T
         table = {
             "coefficient": self._all,
@@ -139,7 +135,7 @@ class Regression:
             "low": low,
             "high": high,
         }
-        return pandas.DataFrame(table, index=pandas.Index(["intercept", *self.names], name=self.target))
+        return data_frame(table, ["intercept", *self.names]).rename_axis(self.target)
 
     @property
     def _all(self) -> Matrix:
@@ -161,22 +157,21 @@ class Regression:
     def __repr__(self) -> str:
         people = {"gaussian": "errors of one variance", "bounded": "bounded rows, nothing else assumed"}[self.rows]
         penalty = f", ridge {self.ridge:g}" if self.ridge else ""
-        lines = [
+        title = (
             f"{self._title} of {self.target} on {len(self.names)} column{'s' * (len(self.names) != 1)}, "
-            f"{self.n_people:.0f} people{penalty}",
-            f"  privacy   {self.privacy}",
+            f"{self.n_people:.0f} people{penalty}"
+        )
+        fit = (
             f"  R squared {self.r_squared:.3f}, residual deviation {math.sqrt(self.residual_variance):.4g}, "
-            f"noise share {self.noise_share:.2g}; {people}",
+            f"noise share {self.noise_share:.2g}; {people}"
+        )
+        columns = (["intercept", *self.names], self._all, self.noise_errors, self.people_errors, self._intervals(None))
+        rows = [
+            [label, f"{value:.4g}", f"{noise:.3g}", f"{people_error:.3g}", f"[{low:.4g}, {high:.4g}]"]
+            for label, value, noise, people_error, (low, high) in zip(*columns, strict=True)
         ]
-        lines.extend(self._remarks())
-        labels = ["intercept", *self.names]
-        width = max(map(len, labels))
-        lines.append(f"  {'':{width}}  coefficient       noise      people      {self.level:.0%} interval")
-        columns = (self._all, self.noise_errors, self.people_errors, self._intervals(None))
-        for label, value, noise, people_error, (low, high) in zip(labels, *columns, strict=True):
-            errors = f"{value:11.4g} {noise:11.3g} {people_error:11.3g}"
-            lines.append(f"  {label:{width}}  {errors}      [{low:.4g}, {high:.4g}]")
-        return "\n".join(lines)
+        heading = ["", "coefficient", "noise", "people", f"{self.level:.0%} interval"]
+        return self._printed(title, fit, *self._remarks(), table=[heading, *rows])
 
     def _repr_html_(self) -> str:
         intervals = self._intervals(None)
@@ -192,9 +187,7 @@ class Regression:
         return html_table(about) + html_table(rows, ("", f"coefficient, at {self.level:.0%}", "beside 0"))
 
     def _remarks(self) -> list[str]:
-        lines = [f"  left out  {each}, which is 1 for everybody" for each in self.left_out]
-        absent = self.preprocessing is not None and self.preprocessing.missing
-        return of_absent(absent, "coefficients differ") + lines
+        return [f"  left out  {each}, which is 1 for everybody" for each in self.left_out]
 
 
 def regression(
@@ -256,10 +249,11 @@ def regression(
         ridge=float(penalty),
         rows=rows,
         level=level,
-        n_people=released.n,
         names=tuple(labels[j] for j in columns),
         target=labels[target],
+        n_people=released.n,
         privacy=privacy,
+        absent=preprocessing is not None and preprocessing.missing,
         preprocessing=preprocessing,
         left_out=left_out,
         _absent=absent_values(mapped, len(columns)),

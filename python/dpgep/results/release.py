@@ -206,27 +206,15 @@ class Release(ReleasedColumns):
     ) -> Regression:
         """Least squares of the column ``y`` on others (default: all others), with an intercept, in their units.
 
-        Errors cover the noise and which people were sampled (docs/regression.md).
+        Errors cover the noise and which people were sampled (docs/regression.md). ``ridge`` is a penalty xi on squared
+        coefficients, in units of the variance of mapped columns: the answer, and what the intervals hold, is then
+        (C_xx + xi I)^-1 C_xy of the population. What the known noise asks for is corrected in either case.
 
-        Parameters
-        ----------
-        y, on
-            Names or numbers of columns.
-        ridge : float, optional
-            Penalty xi on squared coefficients, in units of the variance of mapped columns: the answer, and what the
-            intervals hold, is then (C_xx + xi I)^-1 C_xy of the population. None: no penalty. What the known noise asks
-            for is corrected in either case.
-        level : float
-            Of the intervals that are printed.
-        rows : {"gaussian", "bounded"}
-            What the errors that people being a sample causes rest on. "gaussian": errors of one variance whatever the
-            columns are, as in classical least squares; the columns may have any distribution (with a ridge: Gaussian).
-            "bounded": nothing but the enforced bound, for upper bounds.
-
-        Raises
-        ------
-        ValueError
-            For unknown columns, or one twice, and, without noise, for columns that are linearly dependent.
+        ``rows`` is what errors of people being a sample rest on: "gaussian", errors of one variance whatever the
+        columns are, as in classical least squares, where the columns may have any distribution (with a ridge:
+        Gaussian); "bounded", nothing but the enforced bound, for upper bounds. ``level`` is of the intervals that are
+        printed. Raises ValueError for unknown columns, or one twice, and, without noise, for columns that are linearly
+        dependent.
         """
         target, columns = self._regressed(y, on)
         noisy, preprocessing = self._of_everybody
@@ -255,20 +243,10 @@ class Release(ReleasedColumns):
     ) -> LinearClassifier:
         """The linear rule of the released class means and scatter of columns: private as a whole (docs/classifier.md).
 
-        Parameters
-        ----------
-        columns
-            Names or numbers of columns; default: all.
-        ridge : float, optional
-            Added to the eigenvalues of the scatter W, in the units of mapped rows. Default: a public multiple of the
-            noise level of W; without noise 0, and directions in which W is singular are left out.
-        priors : "released" or sequence of C numbers
-            The released shares of the classes, or positive numbers, divided by their sum.
-
-        Raises
-        ------
-        ValueError
-            For a release without classes, a negative ridge, or priors that are not one positive number for each class.
+        ``ridge`` is added to the eigenvalues of the scatter W, in the units of mapped rows: by default a public
+        multiple of the noise level of W; without noise 0, and directions in which W is singular are left out.
+        ``priors`` are the released shares of the classes, or positive numbers, divided by their sum. Raises ValueError
+        for a release without classes, a negative ridge, or priors that are not one positive number for each class.
         """
         classes, features = self._classes(), self._numbers(columns)
         noisy, preprocessing = self._moments_of(features, grouped=True)
@@ -292,21 +270,10 @@ class Release(ReleasedColumns):
         trying pipelines without data. What is estimated from them is worse than the released moments, and no more of
         them makes it better: they are not for inference.
 
-        Parameters
-        ----------
-        n : int
-            Number of rows: a pandas DataFrame where the columns have names and pandas is installed, else an array.
-        seed : int or numpy.random.Generator, optional
-            Of the rows, as for `numpy.random.default_rng`; not of any noise that protects people.
-        columns
-            Names or numbers of columns; default: all.
-        ranges : mapping from column to (low, high), optional
-            Public ranges into which values are clipped, of columns by number or name.
-
-        Raises
-        ------
-        ValueError
-            For n below 1, or ranges that are not (low, high) of known columns.
+        A pandas DataFrame where the columns have names and pandas is installed, else an array. ``seed`` is of the rows,
+        as for `numpy.random.default_rng`; not of any noise that protects people. ``ranges`` are public ranges
+        {column: (low, high)}, by number or name, into which values are clipped. Raises ValueError for n below 1, or
+        ranges that are not (low, high) of known columns.
         """
         features = self._numbers(columns)
         classes = self.model.grouping.labels if isinstance(self.model.grouping, Classes) else None

@@ -139,20 +139,12 @@ class Solution:
         """Intervals for the population's eigenvalues, and for the angles to its components: at no cost.
 
         They cover the noise and the sampling of people, by repeating the release in a simulation (docs/uncertainty.md):
-        0.1 s for 20 features, a few seconds for 200. The simulation is the same in every call.
+        0.1 s for 20 features, a few seconds for 200. The simulation is the same in every call. Each interval holds with
+        probability ``level``; not that all do. ``rows`` is what is assumed of the people: "gaussian", fourth moments as
+        of Gaussian rows; or "bounded", as large as the bound on rows allows, along the principal axes: conservative.
 
-        Parameters
-        ----------
-        level : float in (0, 1)
-            Probability with which each interval holds; not that all do.
-        rows : {"gaussian", "bounded"}
-            What is assumed of the people: fourth moments as of Gaussian rows, or as large as the bound on rows allows,
-            along the principal axes: conservative.
-
-        Raises
-        ------
-        ValueError
-            For a solution that does not come from one released matrix of at most 200 features, or of sparse components.
+        Raises ValueError for a solution that does not come from one released matrix of at most 200 features, or of
+        sparse components.
         """
         require_law(level, rows)
         if self._moments is not None:
@@ -187,12 +179,7 @@ class Solution:
         No signal means independent columns where these are standardized, the same variance in all directions where they
         are not; independent views; groups of the same mean. `lost` in the diagnostics is of the noise alone. However
         many components were asked for, all are judged. Where the released moments were not kept (`intervals`), only
-        those that were asked for are, and by the noise alone.
-
-        Raises
-        ------
-        ValueError
-            Where all components that were asked for stand out, and the released moments were not kept (`intervals`).
+        those that were asked for are, and by the noise alone: ValueError if all of them stand out.
         """
         lost = self.diagnostics.lost
         found = lost.index(True) if any(lost) else self.model.max_components

@@ -126,10 +126,8 @@ def instrumental(
         ridge=0.0,
         rows="gaussian",
         level=level,
-        n_people=noisy.n,
         names=tuple(labels[j] for j in numbers),
         target=labels[target],
-        privacy=release.report,
         preprocessing=mapped,
         left_out=(),
         endogenous=tuple(labels[j] for j in x),
@@ -137,6 +135,7 @@ def instrumental(
         first_stage_f=f,
         _absent=absent_values(None if mapped is None else mapped.restricted(order[1:] - 1), p),
         _named=names is not None,
+        **release._known(noisy.n),
     )
 
 
