@@ -21,7 +21,7 @@ from dpgep import planning, plot
 from dpgep.local import Aggregator, GaussianRandomizer
 from dpgep.planning import Plan
 from dpgep.problems.problem import Problem
-from dpgep.results.classifier import LinearClassifier
+from dpgep.results.classifiers import LinearClassifier
 from dpgep.results.estimates import MatrixEstimate
 from dpgep.results.intervals import Intervals
 from dpgep.results.matrix_free import MatrixFreeRelease

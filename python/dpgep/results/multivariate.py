@@ -24,7 +24,7 @@ from dpgep._optional import data_frame
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, effective_counts, total_mean, total_share
 from dpgep.models.null import spectrum_before_noise
-from dpgep.results.classifier import within_covariance
+from dpgep.results.classifiers import within_covariance
 from dpgep.results.columns import Answer, Columns, ReleasedColumns, on_one_thread_of_blas
 from dpgep.sources.names import listed
 

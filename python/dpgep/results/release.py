@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,7 @@ from dpgep.privacy.ledger import LedgerEntry, NoiseBlock
 from dpgep.reports.guarantee import PublicInputs
 from dpgep.reports.report import PrivacyReport
 from dpgep.results import (
+    classifiers,
     contingency,
     correspondence,
     estimates,
@@ -47,16 +48,14 @@ from dpgep.results import (
     page,
     partial,
     paths,
-    quadratic,
     redundancy_analysis,
+    synthetic,
     two_stage,
 )
-from dpgep.results.classifier import LinearClassifier, classifier
 from dpgep.results.columns import Columns, ReleasedColumns, of_unseen, on_one_thread_of_blas
 from dpgep.results.intervals import RowLaw
 from dpgep.results.regression import Regression, regression
 from dpgep.results.solution import Solution, solution_of, warn_of_accuracy
-from dpgep.results.synthetic import sample
 from dpgep.serialization import Format, Target, save
 from dpgep.sources.names import listed
 
@@ -191,7 +190,9 @@ class Release(ReleasedColumns):
     central_subspace = group_directions.central_subspace
     fair_pca = group_directions.fair_pca
     redundancy = redundancy_analysis.redundancy
-    quadratic_classifier = quadratic.quadratic_classifier
+    classifier = classifiers.classifier
+    quadratic_classifier = classifiers.quadratic_classifier
+    sample = synthetic.sample
     to_html = page.to_html
 
     @on_one_thread_of_blas
@@ -233,64 +234,6 @@ class Release(ReleasedColumns):
         )
         self._judged(np.array([*columns, target]))
         return found
-
-    def classifier(
-        self,
-        columns: Columns = None,
-        *,
-        ridge: float | None = None,
-        priors: Literal["released"] | Sequence[float] = "released",
-    ) -> LinearClassifier:
-        """The linear rule of the released class means and scatter of columns: private as a whole (docs/classifier.md).
-
-        ``ridge`` is added to the eigenvalues of the scatter W, in the units of mapped rows: by default a public
-        multiple of the noise level of W; without noise 0, and directions in which W is singular are left out.
-        ``priors`` are the released shares of the classes, or positive numbers, divided by their sum. Raises ValueError
-        for a release without classes, a negative ridge, or priors that are not one positive number for each class.
-        """
-        classes, features = self._classes(), self._numbers(columns)
-        noisy, preprocessing = self._moments_of(features, grouped=True)
-        names = self._names_of(features)
-        return classifier(noisy, preprocessing, classes, self.report, ridge=ridge, priors=priors, feature_names=names)
-
-    @on_one_thread_of_blas
-    def sample(
-        self,
-        n: int,
-        seed: int | np.random.Generator | None = None,
-        *,
-        columns: Columns = None,
-        ranges: Mapping[str | int, tuple[float, float]] | None = None,
-    ) -> Any:
-        """Synthetic people: n rows with the released mean and covariance; of classes, (rows, labels).
-
-        Categories have their released shares and go together as released; numbers are Gaussian given the categories.
-        No more than second moments is in these rows: no shapes of distributions, no whole numbers, no relations of more
-        than two columns; and the noise of the release is in them as if it were signal. They are for
-        trying pipelines without data. What is estimated from them is worse than the released moments, and no more of
-        them makes it better: they are not for inference.
-
-        A pandas DataFrame where the columns have names and pandas is installed, else an array. ``seed`` is of the rows,
-        as for `numpy.random.default_rng`; not of any noise that protects people. ``ranges`` are public ranges
-        {column: (low, high)}, by number or name, into which values are clipped. Raises ValueError for n below 1, or
-        ranges that are not (low, high) of known columns.
-        """
-        features = self._numbers(columns)
-        classes = self.model.grouping.labels if isinstance(self.model.grouping, Classes) else None
-        noisy, preprocessing = self._moments_of(features, grouped=classes is not None)
-        names, whole = self._names_of(features), self._indicators_of(features)
-        heads = {group: name for name, group in self._categories.items()}
-        groups = {heads.get(tuple(features[list(group)].tolist())): group for group in whole}
-        return sample(
-            noisy,
-            preprocessing,
-            n,
-            seed,
-            classes=classes,
-            ranges=ranges,
-            feature_names=names,
-            categories={name: group for name, group in groups.items() if name is not None},
-        )
 
     def _two_views(
         self, model: type[CcaModel] | type[PlsModel], x: Columns, y: Columns

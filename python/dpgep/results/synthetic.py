@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 from dpgep._checks import require_count
 from dpgep._optional import MissingExtraError, import_extra
 from dpgep.models.model import Matrix
-from dpgep.models.moments import ReleasedMoments, group_factors, total_share
-from dpgep.models.preprocessing import AutoPreprocessing, Preprocessing
-from dpgep.results.classifier import label_array, within_covariance
+from dpgep.models.moments import group_factors, total_mean, total_share
+from dpgep.models.preprocessing import AutoPreprocessing
+from dpgep.models.row_model import Classes
+from dpgep.results.classifiers import label_array, within_covariance
+from dpgep.results.columns import Columns, ReleasedColumns, on_one_thread_of_blas
 from dpgep.sources.names import Names
 
 # Diagonal entries of the nearest correlation matrix are 1 to about this, before they are made so.
@@ -26,52 +28,58 @@ _SHOWN = 4.0
 _LISTED, _SINGULAR = 0.02, 1e-8
 
 
+@on_one_thread_of_blas
 def sample(
-    released: ReleasedMoments,
-    preprocessing: Preprocessing | None,
+    release: ReleasedColumns,
     n: int,
     seed: int | np.random.Generator | None = None,
     *,
-    classes: Sequence[Hashable] | None = None,
+    columns: Columns = None,
     ranges: Mapping[str | int, tuple[float, float]] | None = None,
-    feature_names: Names = None,
-    categories: Mapping[str, tuple[int, ...]] | None = None,
 ) -> Any:
-    """Rows with the released mean and covariance, Gaussian given ``categories`` (the places of the indicators of each).
+    """Synthetic people: n rows with the released mean and covariance; of classes, (rows, labels).
 
-    Of groups, with their released means and shares.
+    Categories have their released shares and go together as released; numbers are Gaussian given the categories.
+    No more than second moments is in these rows: no shapes of distributions, no whole numbers, no relations of more
+    than two columns; and the noise of the release is in them as if it were signal. They are for
+    trying pipelines without data. What is estimated from them is worse than the released moments, and no more of
+    them makes it better: they are not for inference.
 
-    The covariance keeps the released deviations of the columns; their correlations become the `nearest_correlation`,
-    as noise may have left none that is possible. A column whose variance is lost in the noise has no correlations, and
-    is constant where that variance is not positive. Where no mean was released it is 0, and the covariance is the
-    second moment.
-
-    Moments are of mapped rows, of one group, or with ``classes`` of one for each: then the covariance is that within
-    groups, and the mean of a group that noise drowns is shrunk (`group_factors`). See `Release.sample`.
+    A pandas DataFrame where the columns have names and pandas is installed, else an array. ``seed`` is of the rows,
+    as for `numpy.random.default_rng`; not of any noise that protects people. ``ranges`` are public ranges
+    {column: (low, high)}, by number or name, into which values are clipped. Raises ValueError for n below 1, or
+    ranges that are not (low, high) of known columns.
     """
     require_count("n", n)
-    d, generator = len(released.second), np.random.default_rng(seed)
+    features, generator = release._numbers(columns), np.random.default_rng(seed)
+    d, feature_names, grouping = len(features), release._names_of(features), release.model.grouping
+    classes = grouping.labels if isinstance(grouping, Classes) else None
     limits = AutoPreprocessing(ranges=ranges or {}).for_columns(d, feature_names).ranges
+    released, preprocessing = release._moments_of(features, grouped=classes is not None)
     if classes is None:
-        mean, codes = released.mean, np.zeros(n, dtype=np.intp)
-        means = np.zeros((1, d)) if mean is None else mean[None, :]
+        means, codes = total_mean(released)[None, :], np.zeros(n, dtype=np.intp)
         covariance = released.second / total_share(released) - means.T @ means
-    else:
+    else:  # the mean of a group that noise drowns is shrunk
         sums, weights = group_factors(released)
         means, covariance = sums * weights[:, None], within_covariance(released)
         codes = generator.choice(len(weights), size=n, p=1 / weights / np.sum(1 / weights))
-    noise = released.noise.second * np.eye(d)
+    noise = np.full(d, released.noise.second)
     if preprocessing is not None:
         means = np.array([preprocessing.mean(mean) for mean in means])
-        covariance, noise = _of_columns(preprocessing, covariance), _of_columns(preprocessing, noise)
+        if preprocessing.scale is not None:
+            covariance *= np.outer(preprocessing.scale, preprocessing.scale)
+            noise *= preprocessing.scale**2
     shares = np.bincount(codes, minlength=len(means)) / n
-    groups = [np.array(group) for group in (categories or {}).values()]
+    heads = {group: name for name, group in release._categories.items()}
+    places = {heads.get(tuple(features[list(group)].tolist())): group for group in release._indicators_of(features)}
+    categories = {name: group for name, group in places.items() if name is not None}
+    groups = [np.array(group) for group in categories.values()]
     for group in groups:
         _make_shares(means, covariance, group, shares)
-    rows = _drawn(means[codes], possible_covariance(covariance, np.diagonal(noise)), groups, generator)
+    rows = _drawn(means[codes], possible_covariance(covariance, noise), groups, generator)
     for column, (low, high) in limits.items():
         np.clip(rows[:, int(column)], low, high, out=rows[:, int(column)])
-    table = _table(rows, feature_names, categories or {})
+    table = _table(rows, feature_names, categories)
     return table if classes is None else (table, label_array(classes)[codes])
 
 
@@ -176,16 +184,6 @@ def _root(covariance: Matrix) -> Matrix:
     """R with R^T R = covariance."""
     values, vectors = scipy.linalg.eigh(covariance, check_finite=False)
     return np.asarray(np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T)
-
-
-def _of_columns(preprocessing: Preprocessing, covariance: Matrix) -> Matrix:
-    """The covariance of rows from that of mapped rows."""
-    if preprocessing.linear is not None:
-        half = np.linalg.solve(preprocessing.linear.T, covariance)
-        covariance = np.linalg.solve(preprocessing.linear.T, half.T)
-    return (
-        covariance if preprocessing.scale is None else covariance * np.outer(preprocessing.scale, preprocessing.scale)
-    )
 
 
 def _table(rows: Matrix, names: Names, categories: Mapping[str, tuple[int, ...]]) -> Any:

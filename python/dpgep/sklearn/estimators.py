@@ -20,7 +20,7 @@ from dpgep.methods.base import PairOptions, component_count
 from dpgep.models.model import Matrix
 from dpgep.models.preprocessing import AutoPreprocessing
 from dpgep.problems.builders import cca, fda, pca, pls, sir, table_problem
-from dpgep.results.classifier import class_priors, label_array
+from dpgep.results.classifiers import class_priors, label_array
 from dpgep.results.release import Release
 from dpgep.results.solution import Solution
 from dpgep.run import Run, release
@@ -297,7 +297,7 @@ class PrivateFDA(ClassifierMixin, Groups):  # type: ignore[misc]
     classes_ : (C,), sorted.
     coef_, intercept_ : (C, d) and (C,) of the rule; for two classes (1, d) and (1,).
     priors_ : (C,), as used.
-    classifier_ : `dpgep.results.classifier.LinearClassifier`, which says more about the rule.
+    classifier_ : `dpgep.results.classifiers.LinearClassifier`, which says more about the rule.
     """
 
     classes: Sequence[Hashable] | Literal["public"] | None = None

@@ -1,4 +1,19 @@
-"""The linear rule of released class means and scatter: a classifier that is private as a whole."""
+"""Rules of released class means and covariances: classifiers that are private as a whole.
+
+Linear, with released class means m_c, the mean m of all, d_c = m_c - m, and the scatter W within classes:
+
+    score_c(z) = (z - m)^T W_r^-1 d_c - (d_c^T W_r^-1 d_c - bias_c)/2 + log pi_c,    W_r = W_+ + ridge I,
+
+for mapped rows z (`Preprocessing.map`, but for the bound), in which the noise is the same in all directions; weights
+are then brought to the units of the columns. bias_c is the part of the square that the noise in d_c adds.
+
+Quadratic, with C_c the covariance of a class, both as they may have been before the noise:
+
+    score_c(z) = -(z - m_c)^T K_c^-1 (z - m_c)/2 - log det K_c/2 + log pi_c,   K_c = (1 - t_c) C_c + t_c W + xi_c I.
+
+What the noise hides of C_c is taken from W: t_c is the expected square of the noise in C_c over that of C_c - W, at
+most 1.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +21,30 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from dpgep._checks import require_non_negative, require_positive
+from dpgep._checks import quoted, require_non_negative, require_positive
 from dpgep.methods.ridge import public_ridge
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, effective_counts, group_factors, total_mean, total_share
 from dpgep.models.preprocessing import Preprocessing
 from dpgep.reports.report import PrivacyReport
+from dpgep.results.columns import Columns, ReleasedColumns, on_one_thread_of_blas
+from dpgep.results.group_directions import Groups
 from dpgep.results.solution import absent_values, new_rows
 from dpgep.sources.names import Names, listed
 
 # Deviations by which the square of a contrast must exceed what noise alone shows. More would silence weak classes,
 # fewer let empty ones win rows: measured on digits, with classes that nobody is in.
 _SHOWN = 1.0
+# The share of a class's covariance that is that of all from which on it is said to be in the noise.
+_DROWNED = 0.5
+
+Priors: TypeAlias = Literal["released"] | Sequence[float]
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -129,27 +150,47 @@ class LinearClassifier(Classifier):
         return [label for label, shown in zip(self.classes, self.shown, strict=True) if not shown]
 
 
-def classifier(
-    released: ReleasedMoments,
-    preprocessing: Preprocessing | None,
-    classes: Sequence[Hashable],
-    privacy: PrivacyReport,
-    *,
-    ridge: float | None = None,
-    priors: Literal["released"] | Sequence[float] = "released",
-    feature_names: Names = None,
-) -> LinearClassifier:
-    """Linear discriminant analysis of a release.
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class QuadraticClassifier(Classifier):
+    """argmax_c intercept_c - |(x - mean_c) root_c|^2/2: quadratic discriminant analysis, a covariance a class.
 
-    With released class means m_c, the mean m of all, d_c = m_c - m, and the scatter W within classes,
-
-        score_c(z) = (z - m)^T W_r^-1 d_c - (d_c^T W_r^-1 d_c - bias_c)/2 + log pi_c,    W_r = W_+ + ridge I,
-
-    for mapped rows z (`Preprocessing.map`, but for the bound), in which the noise is the same in all directions;
-    weights are then brought to the units of the columns. bias_c is the part of the square that the noise in d_c adds.
-    All of it is post-processing: see `Release.classifier` for ``ridge`` and ``priors``. Moments are of groups, one for
-    each of the ``classes``, with the second moment of all together.
+    Attributes
+    ----------
+    means : (C, d), in the units of the columns.
+    roots : (C, d, d), of inverse covariances: K_c^-1 = root_c root_c^T, in these units.
+    shrunk : (C,), the part of each covariance that is that within all classes, for the noise in its own.
     """
+
+    means: Matrix
+    roots: Matrix
+    shrunk: Matrix
+
+    @property
+    def _n_features(self) -> int:
+        return int(self.means.shape[1])
+
+    def _scores(self, rows: Any) -> Matrix:
+        rows = np.asarray(rows.toarray() if hasattr(rows, "toarray") else rows, dtype=np.float64)
+        parts = zip(self.means, self.roots, strict=True)
+        return np.column_stack([-(((rows - mean) @ root) ** 2).sum(axis=1) / 2 for mean, root in parts])
+
+    def _drowned(self) -> list[Hashable]:
+        return [label for label, part in zip(self.classes, self.shrunk, strict=True) if part > _DROWNED]
+
+
+@on_one_thread_of_blas
+def classifier(
+    release: ReleasedColumns, columns: Columns = None, *, ridge: float | None = None, priors: Priors = "released"
+) -> LinearClassifier:
+    """The linear rule of the released class means and scatter of columns: private as a whole (docs/classifier.md).
+
+    ``ridge`` is added to the eigenvalues of the scatter W, in the units of mapped rows: by default a public multiple of
+    the noise level of W; without noise 0, and directions in which W is singular are left out. ``priors`` are the
+    released shares of the classes, or positive numbers, divided by their sum. Raises ValueError for a release without
+    classes, a negative ridge, or priors that are not one positive number for each class.
+    """
+    classes, features = release._classes(), release._numbers(columns)
+    released, preprocessing = release._moments_of(features, grouped=True)
     counts, mean, share = effective_counts(released), total_mean(released), total_share(released)
     contrasts = released.sums / counts - mean[:, None]
     # the variance of the noise in each entry of S_c/n_c - sum_g S_g/share
@@ -168,29 +209,81 @@ def classifier(
     weights, centre = mapped, mean
     if preprocessing is not None:
         scale = np.ones(len(mean)) if preprocessing.scale is None else preprocessing.scale
-        weights = (mapped if preprocessing.linear is None else mapped @ preprocessing.linear.T) / scale
+        weights = mapped / scale
         centre = preprocessing.mean(mean)
     return LinearClassifier(
-        classes=tuple(classes),
+        classes=classes,
         weights=weights,
         intercepts=np.log(shares) - (squares - by_chance) * shown / 2 - weights @ centre,
         priors=shares,
         regularization=xi,
         shown=shown,
-        privacy=privacy,
-        feature_names=feature_names,
-        absent=absent_values(preprocessing, len(mean)),
-        limits=cut_off(preprocessing, len(mean)),
+        **_known(release, features, preprocessing),
     )
 
 
-def cut_off(preprocessing: Preprocessing | None, d: int) -> tuple[Matrix, Matrix] | None:
-    """Where `Preprocessing.map` cuts entries off, in the units of the columns."""
+@on_one_thread_of_blas
+def quadratic_classifier(
+    release: ReleasedColumns,
+    columns: Columns = None,
+    *,
+    ridge: float | None = None,
+    priors: Priors = "released",
+) -> QuadraticClassifier:
+    """Quadratic discriminant analysis of the classes of a release by group: private as a whole, without error bars.
+
+    Without noise it is scikit-learn's rule, of covariances divided by numbers of people. ``ridge`` is added to their
+    eigenvalues, in the units of mapped rows: by default a public multiple of the noise that is left in each. ``priors``
+    are the released shares of classes, or positive numbers. Raises ValueError for a release that is not by group, or of
+    slices, a negative ridge, priors that are not one positive number for each class, and, without noise or a ridge, for
+    a class whose columns are linearly dependent.
+    """
+    classes, features = release._classes(), release._numbers(columns)
+    noisy, mapped = release._groups_alone(classes, features)
+    groups, counts, d = Groups.of(noisy), effective_counts(noisy), len(features)
+    covariances, within = groups.covariances, groups.mixed(groups.shares)
+    deviations = noisy.noise.second / counts
+    apart = np.square(covariances - within).sum(axis=(1, 2))
+    shrunk = np.minimum(d * (d + 1) / 2 * deviations**2 / np.maximum(apart, 1e-300), 1.0)
+    covariances = covariances + shrunk[:, None, None] * (within - covariances)
+    if ridge is not None:
+        require_non_negative("ridge", ridge)
+    left = np.hypot((1 - shrunk) * deviations, shrunk * float(np.linalg.norm(groups.shares * deviations)))
+    xi = np.array([public_ridge(np.sqrt(2 * d) * each) if ridge is None else float(ridge) for each in left])
+    values, axes = np.linalg.eigh(covariances)
+    values = np.maximum(values, 0.0) + xi[:, None]
+    for label, least, largest in zip(classes, values[:, 0], values[:, -1], strict=True):
+        if least <= d * np.finfo(float).eps * largest:
+            raise ValueError(
+                f"columns of class {quoted(label)} are linearly dependent: leave some out, or give a ridge"
+            )
+    roots, means = axes / np.sqrt(values)[:, None], groups.means
+    if mapped is not None:
+        roots = roots if mapped.scale is None else roots / mapped.scale[:, None]
+        means = np.stack([mapped.mean(mean) for mean in means])
+    shares = class_priors(priors, counts)
+    return QuadraticClassifier(
+        classes=classes,
+        means=means,
+        roots=roots,
+        shrunk=shrunk,
+        intercepts=np.log(shares) - np.log(values).sum(axis=1) / 2,
+        priors=shares,
+        regularization=float(xi.max()),
+        **_known(release, features, mapped),
+    )
+
+
+def _known(release: ReleasedColumns, features: NDArray[np.intp], preprocessing: Preprocessing | None) -> dict[str, Any]:
+    """What a rule knows of its columns; `Preprocessing.map` cuts entries off at the limits."""
+    known = {"privacy": release.report, "feature_names": release._names_of(features)}
     if preprocessing is None:
-        return None
+        return known
+    d = len(features)
     scale = np.ones(d) if preprocessing.scale is None else preprocessing.scale
     location = np.zeros(d) if preprocessing.location is None else preprocessing.location
-    return location - preprocessing.largest * scale, location + preprocessing.largest * scale
+    limits = location - preprocessing.largest * scale, location + preprocessing.largest * scale
+    return {**known, "limits": limits, "absent": absent_values(preprocessing, d)}
 
 
 def label_array(classes: Sequence[Hashable]) -> NDArray[Any]:
@@ -210,7 +303,7 @@ def within_covariance(released: ReleasedMoments) -> Matrix:
     return np.asarray((released.second - (factors.T * weights) @ factors) / total_share(released))
 
 
-def class_priors(priors: Literal["released"] | Sequence[float], counts: Matrix) -> Matrix:
+def class_priors(priors: Priors, counts: Matrix) -> Matrix:
     """Shares of the classes: those released, or numbers that the caller gave, over their sum."""
     if isinstance(priors, str):
         if priors != "released":
