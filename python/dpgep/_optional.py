@@ -32,9 +32,9 @@ def import_extra(module: str, extra: str) -> Any:
         ) from None
 
 
-def data_frame(values: Any, index: Any, columns: Any = None) -> Any:
-    """A pandas DataFrame."""
-    return import_extra("pandas", "pandas").DataFrame(values, index, columns)
+def data_frame(values: Any, index: Any, columns: Any = None, *, name: Any = None) -> Any:
+    """A pandas DataFrame; ``name``: of its index, or a list of one for each level."""
+    return import_extra("pandas", "pandas").DataFrame(values, index, columns).rename_axis(name)
 
 
 def progress_bar(wanted: bool | None, what: str, total: int | None, unit: str) -> AbstractContextManager[Any]:

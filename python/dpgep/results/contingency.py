@@ -197,7 +197,7 @@ class CrossTable(Answer):
         """The counts as pandas has them: a table of two columns, or of one a row for each category, with intervals."""
         if self.columns is None:
             values = {"count": self.counts, "noise": self.noise_errors, "people": self.people_errors}
-            return data_frame({**values, "low": self.low, "high": self.high}, self.row_labels).rename_axis(self.rows)
+            return data_frame({**values, "low": self.low, "high": self.high}, self.row_labels, name=self.rows)
         table = data_frame(self.counts.copy(), self.row_labels, self.column_labels)
         return table.rename_axis(index=self.rows, columns=self.columns)
 

@@ -72,7 +72,7 @@ class GroupMeans(Answer):
 
     def to_frame(self) -> Any:
         """The means as a pandas DataFrame, a row for each group, as `groupby(category).mean()` has them."""
-        return data_frame(self.means.copy(), self.groups, list(self.names)).rename_axis(self.category)
+        return data_frame(self.means.copy(), self.groups, list(self.names), name=self.category)
 
     def differences_frame(self) -> Any:
         """A pandas DataFrame, a row for each column and two of the groups: difference of means, and its interval."""
@@ -81,7 +81,7 @@ class GroupMeans(Answer):
         index = [columns, *(np.tile(labels[each], len(self.names)) for each in (later, earlier))]
         ends = {"difference": self.differences, "low": self.difference_low, "high": self.difference_high}
         values = {name: each[:, later, earlier].ravel() for name, each in ends.items()}
-        return data_frame(values, index).rename_axis(["column", "group", "less"])
+        return data_frame(values, index, name=["column", "group", "less"])
 
     def anova(self) -> Any:
         """A pandas DataFrame, two rows for each column, between groups and within: sums of squares, F, p-value.
@@ -98,7 +98,7 @@ class GroupMeans(Answer):
         tests = {"F": self.f, "p": self.p_values}
         values.update({key: np.column_stack([test, nothing]).ravel() for key, test in tests.items()})
         index = [np.repeat(self.names, 2), ["between", "within"] * len(self.names)]
-        return data_frame(values, index).rename_axis(["column", "source"])
+        return data_frame(values, index, name=["column", "source"])
 
     def __repr__(self) -> str:
         title = (

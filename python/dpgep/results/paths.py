@@ -68,7 +68,7 @@ class RegressionPath(Answer):
     def to_frame(self) -> Any:
         """A pandas DataFrame, a row for each step: R squared, the intercept, and a coefficient for each column."""
         table = np.column_stack([self.r_squared, self.intercepts, self.coefficients])
-        return data_frame(table, self.steps, ["R squared", "intercept", *self.names]).rename_axis(self.step_name)
+        return data_frame(table, self.steps, ["R squared", "intercept", *self.names], name=self.step_name)
 
     def __repr__(self) -> str:
         lines = [

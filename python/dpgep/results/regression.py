@@ -135,7 +135,7 @@ class Regression(Answer):
             "low": low,
             "high": high,
         }
-        return data_frame(table, ["intercept", *self.names]).rename_axis(self.target)
+        return data_frame(table, ["intercept", *self.names], name=self.target)
 
     @property
     def _all(self) -> Matrix:

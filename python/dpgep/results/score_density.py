@@ -6,13 +6,14 @@ import math
 from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpgep._checks import require_count
-from dpgep._optional import import_extra
+from dpgep._optional import data_frame
 from dpgep.models.model import Matrix
 from dpgep.models.moments import effective_counts, together, total_mean, total_share
 from dpgep.models.row_model import Grouping
@@ -112,10 +113,10 @@ class ScoreDensity:
 
     def to_frame(self) -> Any:
         """The density as a pandas DataFrame: a row for each cell of each group, by the middle of its scores."""
-        pandas = import_extra("pandas", "pandas")
         middles = (self.edges[:, 1:] + self.edges[:, :-1]) / 2
-        index = pandas.MultiIndex.from_product([list(self.groups or ["all"]), *middles], names=["group", *self.axes])
-        return pandas.DataFrame({"share": self.density.ravel(), "noisy": self.shares.ravel()}, index=index)
+        index = [list(each) for each in zip(*product(self.groups or ["all"], *middles), strict=True)]
+        values = {"share": self.density.ravel(), "noisy": self.shares.ravel()}
+        return data_frame(values, index, name=["group", *self.axes])
 
     def __repr__(self) -> str:
         groups = "" if self.groups is None else f" of {len(self.groups)} groups"

@@ -10,7 +10,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep._optional import import_extra
+from dpgep._optional import data_frame
 from dpgep._show import html_table, interval_picture
 from dpgep.data.inputs import column_names
 from dpgep.errors import AccuracyWarning, warn
@@ -243,15 +243,15 @@ class Solution:
 
         Rows have the names of the columns of the data, or numbers from 0; with several views, by view and feature.
         """
-        pandas, names, views = import_extra("pandas", "pandas"), self.feature_names, self.model.views
+        names, views = self.feature_names, self.model.views
         labels = [range(view.stop - view.start) if names is None else names[view] for view in views]
-        index = pandas.Index(labels[0], name="feature")
+        index: Any = labels[0]
         if len(views) > 1:
-            parts = zip(view_labels(len(views)), labels, strict=True)
-            pairs = [(view, label) for view, part in parts for label in part]
-            index = pandas.MultiIndex.from_tuples(pairs, names=["view", "feature"])
-        columns = pandas.RangeIndex(1, self.n_components + 1, name="component")
-        return pandas.DataFrame(self.components.T.copy(), index=index, columns=columns)
+            sizes = [len(part) for part in labels]
+            index = [np.repeat(view_labels(len(views)), sizes), [label for part in labels for label in part]]
+        name = "feature" if len(views) == 1 else ["view", "feature"]
+        table = data_frame(self.components.T.copy(), index, range(1, self.n_components + 1), name=name)
+        return table.rename_axis(columns="component")
 
     def save(self, target: Target) -> None:
         """Write JSON, to the last bit of every number (docs/formats.md), to a path or an open file, for `dpgep.load`.
