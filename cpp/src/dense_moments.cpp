@@ -44,9 +44,6 @@ Rows<Scalar> all_of(RowMajorMatrix<Scalar>& matrix) {
   return corner(matrix, matrix.rows());
 }
 
-// Rows that fixed_point_turned does not expect by itself.
-constexpr Index rows_ahead = 32;
-
 struct Grid {
   double bound;
   int bits;
@@ -102,6 +99,40 @@ class RowsByWeight {
   std::vector<Index> counts_, numbers_;
 };
 
+// Rows that lie apart, where the processor does not look ahead: asked for a few at a time, while
+// others are multiplied.
+class RowsAhead {
+ public:
+  RowsAhead() = default;
+  RowsAhead(const std::vector<Column>&, const Run&) {}
+  template <class Scalar>
+  RowsAhead(const ConstRows<Scalar>& rows, const Run& run)
+      : begin_(reinterpret_cast<const char*>(rows.data())),
+        stride_(rows.outerStride() * static_cast<Index>(sizeof(Scalar))),
+        size_(rows.cols() * static_cast<Index>(sizeof(Scalar))),
+        run_(run),
+        n_(run.numbers == nullptr ? 0 : run.n) {}
+
+  // Says how many times `ask` will be called.
+  void spread(Index n_times) { at_once_ = (n_ + n_times - 1) / n_times; }
+
+  void ask() {
+    for (const Index end = std::min(n_, i_ + at_once_); i_ < end; ++i_) {
+      const char* const row = begin_ + run_.numbers[i_] * stride_;
+      for (Index j = 0; j < size_; j += line) expect_to_read_later(row + j);
+      expect_to_read_later(row + size_ - 1);
+    }
+  }
+
+ private:
+  static constexpr Index line = 64;  // bytes of a cache
+
+  const char* begin_ = nullptr;
+  Index stride_ = 0, size_ = 0;
+  Run run_ = {nullptr, 0, 0, 0};
+  Index n_ = 0, i_ = 0, at_once_ = 0;
+};
+
 // Blocks of [rows on the grid; marks], held by columns, and what they add to a Gram matrix.
 class PeopleBlock {
  public:
@@ -152,26 +183,15 @@ class PeopleBlock {
     return fixed_point_columns(part, grid.bound, grid.bits, features(d, run.n), 1);
   }
 
-  // The first of these rows, while others are multiplied: they lie apart, and the processor does
-  // not look ahead.
-  template <class Scalar>
-  static void expect_to_read(const ConstRows<Scalar>& rows, const Run& run) {
-    for (Index i = 0; i < std::min(run.n, rows_ahead); ++i) {
-      const Scalar* const row = rows.data() + run.number(i) * rows.outerStride();
-      for (Index j = 0; j < rows.cols(); j += 64 / static_cast<Index>(sizeof(Scalar))) {
-        expect_to_read_later(row + j);
-      }
-    }
-  }
-  static void expect_to_read(const std::vector<Column>&, const Run&) {}
-
   double& entry(Index row, Index column) { return columns_(column, row); }
 
-  // Of the first n people. Nobody's entries, up to the last of the lanes, are zeros.
-  void add_gram(Index n, RowMajorMatrix<double>& gram) {
+  // Of the first n people. Nobody's entries, up to the last of the lanes, are zeros. The `next`
+  // rows are asked for meanwhile.
+  void add_gram(Index n, RowMajorMatrix<double>& gram, RowsAhead next) {
     const Index n_in_lanes = (n + n_lanes - 1) / n_lanes * n_lanes;
     columns_.middleCols(n, n_in_lanes - n).setZero();
-    dpgep::add_gram(columns_, n_in_lanes, gram);
+    next.spread(n_tiles(columns_.rows()));
+    dpgep::add_gram(columns_, n_in_lanes, gram, [&] { next.ask(); });
   }
 
  private:
@@ -244,13 +264,13 @@ class Sums {
         exact_rows_((Index{1} << (53 - 2 * bits)) - 1),
         most_in_limb_(Index{1} << (62 - 2 * bits)) {}
 
-  void add(PeopleBlock& block, Index n, std::int64_t weight) {
+  void add(PeopleBlock& block, Index n, std::int64_t weight, const RowsAhead& next) {
     if (weight == 0) return;
     // a limb has room for the largest weight of a block
     const Index most = std::min(exact_rows_, most_in_limb_ / weight);
     if (weight != weight_ || n_in_gram_ + n > most) fold();
     weight_ = weight;
-    block.add_gram(n, gram_);
+    block.add_gram(n, gram_, next);
     n_in_gram_ += n;
   }
 
@@ -340,9 +360,9 @@ bool add_dense_moments(const DensePeople& people, Index n, ConstVectorView<std::
             all_finite = false;
             return;
           }
-          if (r + 1 < runs.size()) PeopleBlock::expect_to_read(source, runs[r + 1]);
           mark_groups(groups, n_groups, runs[r], d, std::ldexp(1.0, bits), block);
-          sums.add(block, runs[r].n, runs[r].weight);
+          const RowsAhead next = r + 1 < runs.size() ? RowsAhead(source, runs[r + 1]) : RowsAhead();
+          sums.add(block, runs[r].n, runs[r].weight, next);
         }
       }
       const std::lock_guard<std::mutex> lock(mutex);

@@ -13,6 +13,11 @@ inline Index whole_tiles(Index n_columns) {
   return (n_columns + tile_columns - 1) / tile_columns * tile_columns;
 }
 
+inline Index n_tiles(Index n_columns) {
+  const Index n = n_columns / tile_columns;
+  return n * (n + 1) / 2;
+}
+
 // gram += the products of three columns with three, each `stride` after the one before it.
 inline void add_tile(const double* left, const double* right, Index stride, Index n,
                      Rows<double> gram) {
@@ -33,12 +38,16 @@ inline void add_tile(const double* left, const double* right, Index stride, Inde
 }
 
 // gram_ij += sum over n people of columns(i, .) columns(j, .) for j >= i, and for some others.
-// There are whole tiles of columns; n is a multiple of n_lanes.
-inline void add_gram(const RowMajorMatrix<double>& columns, Index n, RowMajorMatrix<double>& gram) {
+// There are whole tiles of columns; n is a multiple of n_lanes. Before each of n_tiles products of
+// tiles, which read no memory, calls ask().
+template <class Ask>
+void add_gram(const RowMajorMatrix<double>& columns, Index n, RowMajorMatrix<double>& gram,
+              const Ask& ask) {
   const Index stride = columns.cols();
   const Eigen::OuterStride<> gram_stride(gram.cols());
   for (Index i = 0; i < columns.rows(); i += tile_columns) {
     for (Index j = i; j < columns.rows(); j += tile_columns) {
+      ask();
       add_tile(columns.data() + i * stride, columns.data() + j * stride, stride, n,
                {&gram(i, j), tile_columns, tile_columns, gram_stride});
     }

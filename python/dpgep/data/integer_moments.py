@@ -24,6 +24,7 @@ from dpgep.data.rows import (
     NotFiniteError,
     Rows,
     Sums,
+    Weights,
     add_products,
     add_weighted,
     block_height,
@@ -167,8 +168,7 @@ class ExactMomentAccumulator(ExactSums):
         self._require_whole()
         if batch.weights is not None and not self.weighs(batch.rows):
             add_weighted(self, partial(type(self), self.layout, self.bits), batch)
-        elif (weights := batch.weights) is not None and np.count_nonzero(np.bincount(weights)) > MOST_WEIGHTS:
-            # the kernel adds its sums up for each weight: there are fewer of their digits
+        elif (weights := batch.weights) is not None and _are_many(weights):
             high = type(self)(self.layout, self.bits)
             high.add(replace(batch, others=0, weights=weights >> DIGIT_BITS))
             self.add(replace(batch, weights=weights & (1 << DIGIT_BITS) - 1))
@@ -187,7 +187,7 @@ class ExactMomentAccumulator(ExactSums):
 
     def add_mapped(self, batch: Batch, preprocessing: Preprocessing) -> bool:
         whole = batch.rows.in_one_piece(batch.rows.n, fixed_point=False)
-        if whole is None or batch.weights is not None or self._dimension > min(core.narrow_dimension, batch.rows.n):
+        if whole is None or self._dimension > min(core.narrow_dimension, batch.rows.n) or _are_many(batch.weights):
             return False
         self._require_whole()
         self._add_sums_of(batch, preprocessing.of_columns)
@@ -503,6 +503,11 @@ def sums_of_nobody(layout: MomentLayout, bits: int) -> ExactSums:
     """The exact sums of a layout, before any batch is added."""
     kind = ExactMomentsByGroup if layout.by_group else ExactMomentAccumulator
     return kind(layout, bits)
+
+
+def _are_many(weights: Weights | None) -> bool:
+    """Whether the kernel, which adds its sums up for each weight, had better have their digits, which are fewer."""
+    return weights is not None and bool(np.count_nonzero(np.bincount(weights)) > MOST_WEIGHTS)
 
 
 def _limbs_to_float(high: NDArray[np.int64] | None, low: NDArray[np.int64], exponent: int) -> Matrix:
