@@ -30,10 +30,7 @@ _chosen: ContextVar[int | None] = ContextVar("n_threads", default=None)
 
 
 def thread_count() -> int:
-    """Number of threads for the kernels, here and now.
-
-    Raises ValueError if DPGEP_NUM_THREADS is needed and not a positive whole number.
-    """
+    """Number of threads for the kernels, here and now. Raises ValueError where DPGEP_NUM_THREADS is no such number."""
     return _chosen.get() or _KernelLimit.apply(_unlimited())
 
 

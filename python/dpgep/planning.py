@@ -387,10 +387,7 @@ def plan(
 def _least(
     error_at: Callable[[float], float], wanted: float, limits: tuple[float, float, float], nothing: str
 ) -> float:
-    """The least argument, to ``_EXACTNESS``, of a falling function whose value is at most ``wanted``.
-
-    ``limits``: where to start, the least, and the largest argument; ValueError, with ``nothing``, if that is too small.
-    """
+    """The least argument, to ``_EXACTNESS``, of a falling function with at most the value ``wanted``."""
     start, lowest, highest = map(float, limits)
     error, low, high = cache(error_at), start, start
     while error(high) > wanted:

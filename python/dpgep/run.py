@@ -56,17 +56,11 @@ _LARGE_EPSILON = 20.0
 
 
 class Run:
-    """A problem, a part of a budget, and a noise stream.
+    """A problem, a part of a budget, and a noise stream."""
 
-    Attributes
-    ----------
-    report, passes : what was paid, and the number of passes over rows; set once the curator has answered.
-    preprocessing : the public map of the rows that the curator answers about; None where they are as they were given.
-    """
-
-    report: PrivacyReport
+    report: PrivacyReport  # what was paid; this and the passes over rows are set once the curator has answered
     passes: int
-    preprocessing: Preprocessing | None = None
+    preprocessing: Preprocessing | None = None  # the public map of the rows that the curator answers about
 
     def __init__(self, problem: Problem, account: Budget, part: Part, *, seed: int | None = None) -> None:
         self._problem, self._account, self._part = problem, account, part
@@ -99,8 +93,7 @@ class Run:
         try:
             with self._account.reserve(**self._part, adjacency=facts.adjacency, person=facts.person) as self._ledger:
                 yield
-                public = _public_inputs_of(self._problem)
-                self.report = _report(self._facts, self._account, self._ledger, public, seeded=self._is_seeded)
+                self.report = self._report()
             self.passes = 0 if rows is None else rows.people.passes - before
             model, seconds = self._problem.model, time.perf_counter() - start
             _log.info("answered %s in %d features: %.3f s", model.name, model.n_features, seconds)
@@ -125,6 +118,22 @@ class Run:
         self._facts = problem.facts
         return make(problem, self._ledger, self._stream)
 
+    def _report(self) -> PrivacyReport:
+        """The guarantee for everything in the ledger."""
+        entries, spent, problem = self._ledger.releases, self._ledger.spent_mu, self._problem
+        ranges = {} if problem.auto is None else problem.auto.ranges
+        return PrivacyReport(
+            epsilon=self._account.epsilon_at(spent),
+            delta=self._account.delta,
+            mu=None if any(entry.mu is None for entry in entries) else spent,
+            adjacency=self._facts.adjacency,
+            bound=self._facts.bound,
+            releases=entries,
+            exact=all(entry.noise for entry in entries),
+            seeded=self._is_seeded,
+            public=public_inputs(problem.model, problem.n_counted, ranges, problem.facts),
+        )
+
     def location_and_scale(self) -> Preprocessing:
         """Those of a table's columns alone, for all that is reserved."""
         problem = cast(MomentProblem, self._problem)
@@ -141,10 +150,7 @@ class Run:
 def prepare_table(
     problem: MomentProblem, ledger: Ledger, stream: core.NoiseStream, *, mixed: bool, scaled: bool = False
 ) -> Preprocessing:
-    """The preprocessing of a table, bought from ``ledger``; its columns may be ``mixed``.
-
-    ``scaled``: columns of a model that depends on scales may be divided by scales of their own.
-    """
+    """The preprocessing of a table, bought from ``ledger``: see `prepare`."""
     assert problem.auto is not None
     if problem.dataset.read_once:
         raise ValueError(f'bound="auto" needs {ANOTHER_PASS}')
@@ -205,11 +211,6 @@ def warn_of_delta(account: Budget, n: int | None, result: object) -> None:
         warn(PrivacyWarning(message, result))
 
 
-def _public_inputs_of(problem: Problem) -> PublicInputs:
-    ranges = {} if problem.auto is None else problem.auto.ranges
-    return public_inputs(problem.model, problem.n_counted, ranges, problem.facts)
-
-
 def public_inputs(
     model: Model, n_people: int | None, ranges: Mapping[Any, tuple[float, float]], facts: PublicFacts
 ) -> PublicInputs:
@@ -226,24 +227,6 @@ def public_inputs(
         person=facts.person,
         rows=facts.rows,
         largest_weight=facts.largest_weight,
-    )
-
-
-def _report(
-    facts: PublicFacts, account: Budget, ledger: Ledger, public: PublicInputs, *, seeded: bool
-) -> PrivacyReport:
-    """The guarantee for everything in the ledger."""
-    entries, spent = ledger.releases, ledger.spent_mu
-    return PrivacyReport(
-        epsilon=account.epsilon_at(spent),
-        delta=account.delta,
-        mu=None if any(entry.mu is None for entry in entries) else spent,
-        adjacency=facts.adjacency,
-        bound=facts.bound,
-        releases=entries,
-        exact=all(entry.noise for entry in entries),
-        seeded=seeded,
-        public=public,
     )
 
 
@@ -339,11 +322,8 @@ def solve(
     forms = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
     run = Run.paid_by(problem, budget=budget, share=share, accounting=accounting, seed=seed, **forms)
     with use_threads(n_threads), run.reserved():
-        if problem.auto is None:
-            curator = run.curator(Curator)
-        else:
-            scaled = chosen.scales_columns(settings, public)
-            curator = run.curator(Curator, mixed=not settings.on_columns(), scaled=scaled)
+        scaled = chosen.scales_columns(settings, public)
+        curator = run.curator(Curator, mixed=not settings.on_columns(), scaled=scaled)
         result = chosen.run(curator, k, settings)
     name = result.method or method
     kept = result.moments if name == "release" else None

@@ -109,17 +109,14 @@ class _Draw(NamedTuple):
 
 
 class _Release(NamedTuple):
-    """How rows are mapped, and the mu left for the answer; draws of people, and of m people, which may be the same.
-
-    ``bias`` and ``chance`` (1 + K,): errors that clipping makes, in the mean and besides, for m people.
-    """
+    """How rows are mapped, and draws of people."""
 
     mapped: Preprocessing
-    mu: float
+    mu: float  # left for the answer
     draws: list[_Draw]
-    mean: ReleasedMoments
-    bias: Matrix
-    chance: Matrix
+    mean: ReleasedMoments  # over draws of m people, which may be others
+    bias: Matrix  # (1 + K,), errors that clipping makes in the mean for m people
+    chance: Matrix  # (1 + K,), and besides
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -427,10 +424,7 @@ def _values_of(grouping: Classes | Slices) -> NDArray[Any]:
 
 
 def exact_moments(problem: MomentProblem) -> ReleasedMoments:
-    """Moments of synthetic people, without noise.
-
-    Every column varies by more than rounding, if it is to be standardized: few people may agree.
-    """
+    """Moments of synthetic people, without noise; of few, who may agree, columns to be standardized vary a little."""
     moments = release_moments(problem, math.inf, core.NoiseStream(bytes(32)), lambda entry: None)
     standard = problem.model.noisy(moments).standardization
     if standard is None or standard.scale.all():

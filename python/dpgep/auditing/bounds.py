@@ -36,18 +36,11 @@ _BY_CHANCE = 1e-3
 
 @dataclass(frozen=True)
 class Pattern:
-    """What distinguishes the data sets: for each entry in use its scale g and the log-ratio of its classes.
+    """What distinguishes the data sets: for each entry in use its scale g and the log-ratio of its classes."""
 
-    Attributes
-    ----------
-    entries : indices of the entries in use.
-    scales : g of each.
-    weights : (entries, 9), log-ratio of the frequency of each class on the second data set to that on the first.
-    """
-
-    entries: NDArray[np.intp]
-    scales: NDArray[np.intp]
-    weights: Values
+    entries: NDArray[np.intp]  # indices of those in use
+    scales: NDArray[np.intp]  # g of each
+    weights: Values  # (entries, 9), log-ratio of the frequency of each class on the second data set to the first
 
     def scores(self, values: Values) -> Values:
         """(runs,): sum of the weights of the entries' classes."""
@@ -77,11 +70,10 @@ def classes_below(values: Values, scales: Any) -> NDArray[np.intp]:
 
 
 def learn_pattern(first: Values, second: Values, parts: Sequence[int] | None = None) -> Pattern:
-    """The pattern that best distinguishes the runs (runs, m) on two data sets.
+    """The pattern that best distinguishes the runs (runs, m) on two data sets, of arrays of these lengths (``parts``).
 
-    ``parts`` are the lengths of the arrays that the m numbers come from (default: one array). In each array, either
-    every entry has its own pattern, or all entries are pooled, as if they were further runs of one: this detects leaks
-    too rare in any single entry. The alternative with more evidence is used, if it exceeds chance.
+    In each array, either every entry has its own pattern, or all entries are pooled, as if they were further runs of
+    one, which detects leaks too rare in any single entry: whichever has more evidence, if it exceeds chance.
     """
     starts = np.cumsum([0, *(parts or [first.shape[1]])])
     found = []
@@ -164,15 +156,13 @@ _LENIENT = 0.05
 
 
 def gaussian_bounds(x: Values, y: Values, delta: float | None, level: float) -> tuple[float, float | None]:
-    """From two normal samples of equal variance s^2: |difference of means|/s is at least this, except w. p. level.
-
-    Except with probability level/2 the pooled deviation is at least c s, and except with level/2 the means differ by at
-    most mu s + z s sqrt(2/n).
-    """
+    """From two normal samples of equal variance s^2: |difference of means|/s is at least this, except w. p. level."""
     n = len(x)
     freedom = 2 * n - 2
     pooled = math.sqrt((x.var(ddof=1) + y.var(ddof=1)) / 2)
     _check_gaussian(x, y, pooled)
+    # except with probability level/2 the pooled deviation is at least c s, and except with level/2 the means differ by
+    # at most mu s + z s sqrt(2/n)
     c = math.sqrt(2 * float(scipy.special.gammaincinv(freedom / 2, level / 2)) / freedom)
     z = -float(scipy.special.ndtri(level / 4))
     mu = max(0.0, abs(float(y.mean() - x.mean())) / pooled * c - z * math.sqrt(2 / n))

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep._watched import Transcript, names_drawn
+from dpgep.privacy.accounting import answers_of
 from dpgep.privacy.budget import Budget
 from dpgep.privacy.ledger import Cost, LedgerEntry, cost_of, mu_rounded_up
 from dpgep.problems.mergeable_moments import Moments
@@ -35,18 +36,14 @@ _SECONDS = re.compile(r"\d+\.\d{3} s$")
 
 @dataclass(frozen=True)
 class View:
-    """What was seen, and, in words, the exception at the end; None where there was none."""
+    """What was seen."""
 
     seen: tuple[tuple[str, Any], ...]
-    error: str | None
+    error: str | None  # the exception at the end, in words
 
 
 def observe(call: Callable[[], Any]) -> View:
-    """Run ``call``; its result, or exception with all that hangs on it, its warnings, log lines, and what it printed.
-
-    Of an object all is seen that it holds or that a pickle has; of one that cannot be pickled, which may guard data,
-    its public attributes. Tracebacks are left out, and times.
-    """
+    """Run ``call``: its result, or exception with all that hangs on it, its warnings, log lines, what it printed."""
     lines, value, error = _Lines(), None, None
     printed, complaints = io.StringIO(), io.StringIO()
     root, own = logging.getLogger(), logging.getLogger("dpgep")
@@ -68,15 +65,10 @@ def observe(call: Callable[[], Any]) -> View:
             root.removeHandler(lines)
             own.setLevel(level)
         # objects may draw, warn or log where they are looked at: not as a part of the run
+        what = {"result": value, "exception": error, "warnings": [each.message for each in caught], "log": lines.lines}
+        what |= {"stdout": printed.getvalue(), "stderr": complaints.getvalue()}
         view = _Objects(names)
-        seen = (
-            ("result", view.of(value)),
-            ("exception", view.of(error)),
-            ("warnings", view.of([each.message for each in caught])),
-            ("log", view.of(lines.lines)),
-            ("stdout", view.of(printed.getvalue())),
-            ("stderr", view.of(complaints.getvalue())),
-        )
+        seen = tuple((name, view.of(each)) for name, each in what.items())
     return View(seen, None if error is None else f"{type(error).__name__}: {error}")
 
 
@@ -172,8 +164,7 @@ class _Objects:
 
     def _text(self, text: str) -> str:
         for i, name in enumerate(self._names):
-            if name in text:
-                text = text.replace(name, f"name {i}")
+            text = text.replace(name, f"name {i}")
         return text
 
 
@@ -339,11 +330,14 @@ def _differing_draws(first: Transcript, second: Transcript) -> list[str]:
     elif second.draws.n_queries < first.draws.n_queries:
         found.append(f"the draws: {first.draws.n_queries}, and {second.draws.n_queries} in the second run")
     rates = {rate for _, entry in first.payments for rate in _rates(entry.event)}
+    keys: list[Any] = []
+    unpaid: list[float] = []
     for query in map(first.draws.query, range(first.draws.n_queries)):
+        keys += query[-1]
         if query[0] == "sample" and query[3][0] not in rates:
-            found.append(f"the draws: a sample of rate {query[3][0]}, where {sorted(rates)} are paid for")
-            break
-    keys = [key for i in range(first.draws.n_queries) for key in first.draws.query(i)[-1]]
+            unpaid.append(query[3][0])
+    if unpaid:
+        found.append(f"the draws: a sample of rate {unpaid[0]}, where {sorted(rates)} are paid for")
     if len(set(keys)) < len(keys):
         found.append("the draws: noise was drawn twice from one state, so that differences of answers have none")
     return found
@@ -388,24 +382,12 @@ def _claim(entry: LedgerEntry, steps: int) -> Cost:
 
 def _of_everybody(event: Any) -> float:
     """mu^2 of Gaussian events, composed, of which no samples are taken."""
-    import dp_accounting
-
-    if isinstance(event, dp_accounting.GaussianDpEvent):
-        return float(event.noise_multiplier) ** -2
-    if isinstance(event, dp_accounting.ComposedDpEvent):
-        return math.fsum(map(_of_everybody, event.events))
-    count = event.count if isinstance(event, dp_accounting.SelfComposedDpEvent) else 1
-    return float(count * _of_everybody(event.event))
+    return math.fsum(number / noise**2 for noise, _, number in answers_of(event))
 
 
 def _rates(event: Any) -> list[float]:
-    if event is None:
-        return []
-    inner = getattr(event, "events", None) or [each for each in [getattr(event, "event", None)] if each is not None]
-    own = [float(event.sampling_probability)] if hasattr(event, "sampling_probability") else []
-    if not inner:
-        return [1.0]  # of everybody, as of a sample at this rate
-    return [*own, *(rate for each in inner for rate in _rates(each) if not own)]
+    """The rates of samples that were paid for; 1 of everybody."""
+    return [] if event is None else [float(rate) for _, rate, _ in answers_of(event)]
 
 
 def _squared_shift(first: Any, second: Any) -> Cost:

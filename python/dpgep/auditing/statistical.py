@@ -79,12 +79,10 @@ class AuditResult:
         return any(bound is not None and claim is not None and bound > claim for bound, claim in bounds)
 
     def __repr__(self) -> str:
-        method = (
-            "Gaussian statistic" if self.gaussian else f"low bits ({self.pattern})" if self.pattern else "thresholds"
-        )
-        of_mu, of_epsilon = (
-            "" if claim is None else f"(claimed {claim:.4g})" for claim in (self.claimed_mu, self.claimed_epsilon)
-        )
+        method = f"low bits ({self.pattern})" if self.pattern else "thresholds"
+        method = "Gaussian statistic" if self.gaussian else method
+        claims = self.claimed_mu, self.claimed_epsilon
+        of_mu, of_epsilon = ("" if claim is None else f"(claimed {claim:.4g})" for claim in claims)
         lines = [
             f"AuditResult: {self.runs} runs on each data set, {method}, confidence {self.confidence:.10g}",
             f"  mu      >= {self.mu:<10.4g} {of_mu}",
@@ -290,13 +288,9 @@ def audit_samples(
 def release_statistic(problem: Problem, problem_prime: Problem) -> Statistic:
     """The most powerful statistic on a release of either problem: its log-likelihood ratio, up to an affine map.
 
-    With D_b the difference of block b between the problems and s_b the deviation of its noise, it is sum_b <D_b,
-    X_b>/s_b^2 of the released blocks X_b, normal with mean difference and variance sum_b |D_b|^2/s_b^2 = mu^2. (For GOE
-    noise, off-diagonal entries have half the variance and appear twice: the same formula.) The deviations are those
-    declared by the release.
-
-    Problems are from `dpgep.pca` and the others, on the first data set and on its neighbour. The function that is
-    returned maps what the curator released to the statistic.
+    With D_b the difference of block b between the problems and s_b the deviation that the release declares, it is
+    sum_b <D_b, X_b>/s_b^2 of the released blocks X_b, normal with mean difference and variance sum_b |D_b|^2/s_b^2 =
+    mu^2. (For GOE noise, off-diagonal entries have half the variance and appear twice: the same formula.)
     """
     exact = []
     for each in (problem, problem_prime):

@@ -16,7 +16,6 @@ beside b^2/d, the mean variance of rows as long as the bound; where it is so lar
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -71,22 +70,18 @@ def select_method(curator: Curator, n_components: int, options: ReleaseOptions) 
     if not _should_probe(curator, n_components, options):
         return replace(release(curator, n_components, options), method="release")
     look_share = _look_share(curator)
-    probe, found = _probe(curator, n_components, options), None
+    probe = _probe(curator, n_components, options)
     if not _shows_enough(curator, probe):
         warm = _warm_start(curator, probe, look_share)
-        if _favours_clipping(curator, probe, warm.look):
-            found = resumed(curator, warm)
-    if found is None:
-        return replace(_rest(curator, probe, n_components, options), method="release")
-    return replace(_with_unseen(found, probe), method="clipped-power")
+        if _favours_clipping(curator, probe, warm.look) and (found := resumed(curator, warm)) is not None:
+            return replace(_with_unseen(found, probe), method="clipped-power")
+    return replace(_rest(curator, probe, n_components, options), method="release")
 
 
 def _shows_enough(curator: Curator, probe: _Probe) -> bool:
-    """Whether the probe alone favours a release: S' <= C sqrt(S), so that S - c above sqrt(S/5) is enough.
-
-    The probe's eigenvalues exceed those without noise by no more than its edge.
-    """
+    """Whether the probe alone favours a release: S' <= C sqrt(S), so that S - c above sqrt(S/5) is enough."""
     k, bound = len(probe.values) - 1, row_bound(curator.facts)
+    # eigenvalues exceed those without noise by no more than this edge
     edge, centre = probe.deviation * semicircle_edge(curator.model.n_features), max(probe.centre, 0.0)
     heights = float(np.maximum(probe.values[:-1] - edge - centre, 0.0).sum()) / bound**2
     return _FAVOURED * heights**2 > heights + k * centre / bound**2
@@ -117,10 +112,7 @@ def _look_share(curator: Curator) -> float:
 
 
 def may_favour_clipping(model: Model, k: int, n: int | None, mu: float) -> bool:
-    """Whether clipped products may have less error than a release of n people for mu; a function of public numbers.
-
-    The noise of a release is not small, nor so large that a probe would show nothing.
-    """
+    """Whether clipped products may have less error than a release: if its noise is neither small nor hides a probe."""
     d = model.n_features
     if not model.traits.is_covariance or k > _MOST_COMPONENTS * d or n is None:
         return False
@@ -131,11 +123,8 @@ def may_favour_clipping(model: Model, k: int, n: int | None, mu: float) -> bool:
 
 
 def _should_probe(curator: Curator, k: int, options: ReleaseOptions) -> bool:
-    """Whether it is worth a probe which is better; a function of public numbers.
-
-    Rows that are not in memory would be read many times.
-    """
-    public, d = curator.public, curator.model.n_features
+    """Whether it is worth a probe which is better; a function of public numbers."""
+    public, d = curator.public, curator.model.n_features  # rows that are not in memory would be read many times
     if public.pairwise or not (public.at_hand and options == ReleaseOptions() and options.storage_for(d) == "matrix"):
         return False
     if not may_favour_clipping(public.model, k, public.facts.n, curator.remaining):
@@ -147,18 +136,14 @@ def _should_probe(curator: Curator, k: int, options: ReleaseOptions) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class _Probe:
-    """A release for a small part of the budget.
+    """A release for a small part of the budget."""
 
-    ``vectors`` (K + 1, d) and ``values``: its leading eigenvectors and eigenvalues; ``deviation``: of its noise, as
-    that of `goe`; ``centre``: the mean of all variances. ``moments``: the release, where it is a matrix.
-    """
-
-    vectors: Matrix
+    vectors: Matrix  # (K + 1, d), leading eigenvectors
     values: Matrix
-    deviation: float
+    deviation: float  # of its noise, as that of `goe`
     mean: NoisyMean | None
-    centre: float
-    moments: ReleasedMoments | None
+    centre: float  # the mean of all variances
+    moments: ReleasedMoments | None  # the release, where it is a matrix
 
 
 def _probe(curator: Curator, k: int, options: ReleaseOptions) -> _Probe:
@@ -219,8 +204,13 @@ def _with_unseen(found: MethodResult, probe: _Probe) -> MethodResult:
     diagnostics, largest = found.diagnostics, _largest_beyond(probe, found.components)
     assert isinstance(diagnostics, ClippedPowerDiagnostics)
     unseen = largest / max(float(found.eigenvalues[-1]), largest / _MOST_UNSEEN)
-    warnings = (*found.accuracy_warnings, *_unseen_warning(unseen))
-    return replace(found, diagnostics=replace(diagnostics, unseen=unseen), accuracy_warnings=warnings)
+    warnings = list(found.accuracy_warnings)
+    if unseen > 1:
+        warnings.append(
+            "a direction that few rows have may be missed: the pilot excludes only variances above "
+            f'{unseen:.2g} times that of the last component; method="release" weighs all rows alike'
+        )
+    return replace(found, diagnostics=replace(diagnostics, unseen=unseen), accuracy_warnings=tuple(warnings))
 
 
 def _largest_beyond(probe: _Probe, components: Matrix) -> float:
@@ -238,11 +228,3 @@ def _largest_beyond(probe: _Probe, components: Matrix) -> float:
     edge = probe.deviation * math.sqrt(2 * d)
     height = (largest + math.sqrt(largest**2 - edge**2)) / 2 if largest > edge else edge / 2
     return max(probe.centre, 0.0) + height
-
-
-def _unseen_warning(unseen: float) -> Iterator[str]:
-    if unseen > 1:
-        yield (
-            "a direction that few rows have may be missed: the pilot excludes only variances above "
-            f'{unseen:.2g} times that of the last component; method="release" weighs all rows alike'
-        )

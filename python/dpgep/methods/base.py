@@ -40,18 +40,11 @@ Sparsity: TypeAlias = int | tuple[int, ...] | Literal["auto"]
 
 @dataclass(frozen=True)
 class Need:
-    """What a method needs of a problem.
+    """What a method needs of a problem."""
 
-    Attributes
-    ----------
-    summary : in the words of the table of methods.
-    met : whether a problem's public facts meet it.
-    refusal : the message where they do not, of ``{method}`` and ``{model}``.
-    """
-
-    summary: str
+    summary: str  # in the words of the table of methods
     met: Callable[[PublicSide], bool]
-    refusal: str
+    refusal: str  # the message where it is not met, of {method} and {model}
 
     def require(self, method: str, public: PublicSide) -> None:
         """Raise ValueError where the need is not met."""
@@ -338,11 +331,7 @@ class ReleaseOptions(PairOptions):
         return "matrix" if matrix_bytes(d) <= self.memory_limit else "operator"
 
     def by_products(self, curator: Curator, k: int) -> bool:
-        """Whether the released matrix is to be known by its products.
-
-        It is where it does not fit into memory, and where products give the same accuracy sooner, which follows from
-        public numbers and the kind of data.
-        """
+        """Whether the released matrix is known by its products: it is too large, or they are sooner (public facts)."""
         public, model, facts = curator.public, curator.model, curator.facts
         if self.storage != "auto" or self.storage_for(model.n_features) == "operator":
             return self.storage_for(model.n_features) == "operator"
@@ -453,47 +442,31 @@ class Diagnostics(Shown):
 
 @dataclass(frozen=True, eq=False)
 class MethodResult:
-    """Components (K, d), eigenvalues (K,), the mean; ``accuracy_warnings`` become warnings once the solution exists.
-
-    They are not raised here: an error filter must not lose an answer that is paid for. ``moments``: what was released,
-    where it is small enough to be kept. ``method``: which one it was, where that was left open.
-    """
+    """Components (K, d), eigenvalues (K,), and how they were found."""
 
     components: Matrix
     eigenvalues: Matrix
     mean: Matrix | None
     diagnostics: Diagnostics
-    accuracy_warnings: tuple[str, ...]
-    moments: ReleasedMoments | None = None
-    method: str | None = None
+    accuracy_warnings: tuple[str, ...]  # said once the solution exists: an error filter must not lose what is paid for
+    moments: ReleasedMoments | None = None  # what was released, where it is small enough to be kept
+    method: str | None = None  # which one it was, where that was left open
 
 
 @dataclass(frozen=True)
 class Method:
-    """What `solve` runs, ``run(curator, n_components, options)``, and what it declares.
-
-    Attributes
-    ----------
-    options, diagnostics : the classes of its options, and of what it may say about a result.
-    data : the kinds of data that it can query; for others the curator refuses, and nothing is spent.
-    needs : its other needs of a problem.
-    keeps_moments : whether its solution holds the released moments, for intervals and further questions.
-    in_units : whether models that depend on scales may be solved in the units of columns that were divided by scales.
-    whole_budget : whether it spends an (epsilon, delta) of its own, as samples of people have no mu.
-    by_products : the options with which it asks for nothing but products with one noisy pencil; None where it asks for
-        more.
-    """
+    """What `solve` runs, and what it declares."""
 
     name: str
-    run: Callable[[Curator, int, Any], MethodResult]
+    run: Callable[[Curator, int, Any], MethodResult]  # of the curator, n_components, options
     options: type[Options]
-    diagnostics: tuple[type[Diagnostics], ...]
-    data: tuple[Data, ...]
+    diagnostics: tuple[type[Diagnostics], ...]  # what it may say about a result
+    data: tuple[Data, ...]  # that it can query; for others the curator refuses, and nothing is spent
     needs: tuple[Need, ...] = ()
-    keeps_moments: bool = False
-    in_units: bool = False
-    whole_budget: bool = False
-    by_products: Mapping[str, str] | None = None
+    keeps_moments: bool = False  # its solution holds the released moments, for intervals and further questions
+    in_units: bool = False  # models that depend on scales may be solved in units of columns divided by scales
+    whole_budget: bool = False  # it spends an (epsilon, delta) of its own, as samples of people have no mu
+    by_products: Mapping[str, str] | None = None  # options with which it asks for products of one noisy pencil alone
 
     def scales_columns(self, options: Options, public: PublicSide) -> bool:
         """Whether the columns of a model that depends on scales may be divided by scales of their own."""
@@ -533,10 +506,7 @@ def method_result(
     accuracy_warnings: Iterable[str],
     n_searched: int | None = None,
 ) -> MethodResult:
-    """Unit components and the mean in ``released``; warnings of the method, and those that every method has.
-
-    ``n_searched`` is the number of features searched for components; default, all.
-    """
+    """Unit components and the mean in ``released``; warnings of the method, and of all (``n_searched`` features)."""
     searched = model.n_features if n_searched is None else n_searched
     return MethodResult(
         components=oriented(vectors),

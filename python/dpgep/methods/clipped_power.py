@@ -134,28 +134,17 @@ class ClippedPowerDiagnostics(Diagnostics):
 
 @dataclass(frozen=True, eq=False)
 class WarmStart:
-    """Released values that steps may begin with.
+    """Released values that steps may begin with."""
 
-    Attributes
-    ----------
-    vectors : (K, d), orthonormal rows to begin at.
-    beside : (m, d), rows that the result is compared with at the end; eigenvectors among them have squared sines of
-        (``edge``/(2 theta))^2, theta the distance to other eigenvalues.
-    look : along ``vectors``.
-    mean : of the rows; None where the model does not shift them.
-    centre, centre_deviation : the mean of all variances, and how far noise has moved it.
-    share, look_share : the parts of mu^2 that are left, and that another look costs.
-    """
-
-    vectors: Matrix
-    beside: Matrix
-    edge: float
-    look: NormHistogram
-    mean: NoisyMean | None
-    centre: float
-    centre_deviation: float
-    share: float
-    look_share: float
+    vectors: Matrix  # (K, d), orthonormal rows to begin at
+    beside: Matrix  # (m, d), rows that the result is compared with at the end
+    edge: float  # eigenvectors there have squared sines of (edge/(2 theta))^2, theta the distance to other eigenvalues
+    look: NormHistogram  # along `vectors`
+    mean: NoisyMean | None  # of the rows; None where the model does not shift them
+    centre: float  # the mean of all variances
+    centre_deviation: float  # how far noise has moved it
+    share: float  # of mu^2, that is left
+    look_share: float  # that another look costs
 
 
 def clipped_power(curator: Curator, n_components: int, options: ClippedPowerOptions) -> MethodResult:
@@ -205,14 +194,12 @@ def _correlations(curator: Curator, n_components: int, options: ClippedPowerOpti
 
 
 class _Run:
-    """State of the steps: the mean, shares of the budget, and thresholds.
-
-    ``leads_away``: whether a look half way found less variance than there was at the beginning, by what noise cannot
-    explain: of rows of which few have a direction. There the steps end.
-    """
+    """State of the steps: the mean, shares of the budget, and thresholds."""
 
     def __init__(self, curator: Curator, options: ClippedPowerOptions, warm: WarmStart | None) -> None:
         self._curator, self._options, self._warm = curator, options, warm
+        # Whether a look half way found less variance than there was at the beginning, by what noise cannot explain: of
+        # rows of which few have a direction. There the steps end.
         self._views, self.leads_away = curator.model.views, False
         centred, steps = curator.model.traits.shift_free and warm is None, options.n_iterations
         looks = options.threshold == "auto" and not curator.noiseless
@@ -260,10 +247,7 @@ class _Run:
         return vectors, answers
 
     def _set_centre(self, start: Matrix, answer: Matrix) -> None:
-        """The mean of all variances from the first answer, where directions were drawn at random.
-
-        Not of two views, where eigenvalues come with their negatives.
-        """
+        """The mean of all variances from the first answer at random; of two views eigenvalues come with negatives."""
         if len(self._views) > 1 or not isinstance(self._options.init, str):
             return
         k, left = len(start), max(0.0, float(np.vdot(start, answer)) / len(start))
@@ -300,13 +284,11 @@ class _Run:
         return look.threshold
 
     def _quotients(self, vectors: Matrix) -> NoisyMean:
-        """V^T S V, for all that is left; V_x^T S V_y, of two views.
-
-        After a warm start, clipped as little as noise of a small part of the variance allows: rows beside may be long.
-        """
+        """V^T S V, for all that is left; V_x^T S V_y, of two views."""
         limits = tuple(min(LARGEST_THRESHOLD, _VALUES_THRESHOLDS * threshold) for threshold in self._now)
         if self._warm is not None and self._variance > 0:
-            # a second moment clipped to C has noise of sqrt(2) C^2/(n mu)
+            # rows beside may be long: clipped as little as noise of a small part of the variance allows. A second
+            # moment clipped to C has noise of sqrt(2) C^2/(n mu)
             most = math.sqrt(_NOISE_OF_VALUES * self._variance * self._n * self._curator.remaining / math.sqrt(2))
             limits = (min(LARGEST_THRESHOLD, max(limits[0], most)),)
         return self._curator.answer(ClippedMoment(self._asked(vectors), limits), None, "eigenvalues")
@@ -370,17 +352,13 @@ class _Run:
 
 @dataclass(frozen=True, eq=False)
 class Axes:
-    """The leading directions in the span of a basis whose first K rows are V.
+    """The leading directions in the span of a basis whose first K rows are V."""
 
-    ``values`` (K,), descending; ``rotations``: one (K, m) for each view; ``beside`` (K,): squared lengths beyond V;
-    ``others``: eigenvalues of the rest; ``deviation``: of the noise in an entry of the second moment.
-    """
-
-    values: Matrix
-    rotations: tuple[Matrix, ...]
-    beside: Matrix
-    others: Matrix
-    deviation: float
+    values: Matrix  # (K,), descending
+    rotations: tuple[Matrix, ...]  # one (K, m) for each view
+    beside: Matrix  # (K,), squared lengths beyond V
+    others: Matrix  # eigenvalues of the rest
+    deviation: float  # of the noise in an entry of the second moment
 
     def of(self, basis: Matrix, views: list[slice]) -> Matrix:
         return np.hstack([turn @ basis[:, view] for turn, view in zip(self.rotations, views, strict=True)])
@@ -428,21 +406,14 @@ def _groups(mean: NoisyMean) -> ReleasedGroups:
 
 @dataclass(frozen=True)
 class NormHistogram:
-    """Facts about |V^T (x - m)| from a histogram, in bounds, V with K directions; for any law of the rows.
+    """Facts about |V^T (x - m)| from a histogram, in bounds, V with K directions; for any law of the rows."""
 
-    Attributes
-    ----------
-    threshold : C, a quantile.
-    variance : E |V^T (x - m)|^2, with noise of this ``deviation``.
-    kept : E |V^T (x - m)| min(|V^T (x - m)|, C).
-    across : what clipping leaves of a variance across V: all within the ball, beyond it all but the direction to its
-        middle, a K-th, times C over the norm.
-    """
-
-    threshold: float
-    variance: float
-    deviation: float
-    kept: float
+    threshold: float  # C, a quantile
+    variance: float  # E |V^T (x - m)|^2
+    deviation: float  # of its noise
+    kept: float  # E |V^T (x - m)| min(|V^T (x - m)|, C)
+    # What clipping leaves of a variance across V: all within the ball, beyond it all but the direction to its middle, a
+    # K-th, times C over the norm.
     across: float
 
 

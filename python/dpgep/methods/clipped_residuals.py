@@ -45,27 +45,16 @@ _LEAST_RESIDUAL = 1e-4
 
 @dataclass(frozen=True, eq=False)
 class Ascent:
-    """The result of an ascent.
+    """The result of an ascent."""
 
-    Attributes
-    ----------
-    vectors, values : (K, d) and (K,), descending.
-    thresholds : C of both views, step by step.
-    deviation : of the noise of one answer, as if it were that of a released matrix and B the identity.
-    kept : share of the people whose residuals were not clipped.
-    moved : (K,), squared sines by which the last steps turned the vectors, in the norm of B.
-    n_coordinates, coordinate_noise : of the last second moment, its size, and the deviation of the noise in an entry
-        over the least variance.
-    """
-
-    vectors: Matrix
-    values: Matrix
-    thresholds: Thresholds
-    deviation: float
-    kept: float
-    moved: Matrix
-    n_coordinates: int
-    coordinate_noise: float
+    vectors: Matrix  # (K, d)
+    values: Matrix  # (K,), descending
+    thresholds: Thresholds  # C of both views, step by step
+    deviation: float  # of the noise of one answer, as if it were that of a released matrix and B the identity
+    kept: float  # share of the people whose residuals were not clipped
+    moved: Matrix  # (K,), squared sines by which the last steps turned the vectors, in the norm of B
+    n_coordinates: int  # of the last second moment
+    coordinate_noise: float  # there, the deviation of the noise in an entry over the least variance
 
 
 class ResidualAscent:
@@ -166,10 +155,7 @@ class ResidualAscent:
         return first, second
 
     def _against_scores(self, deviation: float, thresholds: Thresholds, step: int) -> float:
-        """Root mean square of the noise in the entries, each divided by the deviations of its column and its score.
-
-        ``deviation`` is that of all entries, which is proportional to the threshold of the other view.
-        """
+        """Root mean square of the noise in the entries, each divided by the deviations of its column and its score."""
         assert self._curator.facts.bound is not None
         x, y = self._curator.model.views
         shares = np.array([x.stop, y.stop - x.stop]) / y.stop

@@ -34,9 +34,8 @@ _SEED, _DRAWS = 0x62696173, 16
 def lost_variances(left: Matrix, noise: Matrix, preprocessing: Preprocessing, n: float) -> Matrix:
     """(d,), what clipping took from the mean squares of the columns, in units of the squares of their scales.
 
-    ``left``: what is left of these, of n people, and deviations of its ``noise``. Seen is the same share of each, by
-    the histogram of norms or by all bought variances together, but within half a deviation of what is missing of its
-    own variance.
+    ``left``: what is left of these, with this ``noise``. Seen is the same share of each, by the histogram of norms or
+    by all bought variances together, but within half a deviation of what is missing of its own variance.
     """
     share, low, high = 1 / preprocessing.energy_kept - 1, np.zeros(len(left)), np.full(len(left), np.inf)
     if preprocessing.variance_error is not None:
@@ -60,10 +59,8 @@ def turn_by_clipping(
     k: int,
     support: tuple[int, ...] | None = None,
 ) -> tuple[Matrix, float]:
-    """How far the k leading solutions of a pencil turn if what the ``clipped`` moments have lost is put back.
-
-    Squared sines (k,) between each and itself, and of the span, summed, in the norm of the released B. Where a
-    ``support`` is given, in its features alone.
+    """Squared sines (k,) by which the k leading solutions turn if what ``clipped`` moments lost is put back; that of
+    their span, summed. In the norm of the released B, in the features of a ``support`` alone where there is one.
     """
     whole = np.eye(clipped.second.shape[-1])
     basis = whole if support is None else whole[:, list(support)]

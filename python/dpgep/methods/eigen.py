@@ -1,20 +1,12 @@
 """Eigensystems of noisy pairs, A v = lambda B v; how far noise turned components, and which of them it may have made.
 
 All eigenvalues, in memory for three d x d matrices. For B = I in many dimensions only the leading vectors: of a
-tridiagonal matrix, in memory for two. How accurate they are follows from the known law of the noise alone.
-
-Errors are a bootstrap in the eigenbasis of the released pair. In the basis of its solutions the pair is diag(lambda).
-The truth is taken to be diag(theta), with theta the eigenvalues before noise pushed them apart; noise of the known law
-is added to it again, and eigenvectors are compared. This runs when someone asks.
-
-A component is lost whose eigenvalue noise alone could show: its direction may be any. The leading eigenvalue of noise
-alone is simulated through the same B: for B the identity its law is that of the edge of the semicircle, sigma sqrt(2 d)
-and the fluctuations of Tracy and Widom, found without matrices (`models.null`).
-
-A pair that is known by its products has no spectrum, only quotients of components, and the law of the noise stands in
-for it. For B the identity: a semicircle around ``centre``, above which a component of eigenvalue centre + theta shows
-at centre + theta + edge^2/(4 theta), with a squared sine of edge^2/(4 theta^2). For other B the same sums are bounded
-with the least that the ridge leaves of B.
+tridiagonal matrix, in memory for two. How accurate they are follows from the known law of the noise alone
+(docs/mathematics.md, section 5): errors are a bootstrap in the eigenbasis of the released pair, which runs when someone
+asks; a component is lost whose eigenvalue noise alone could show. Of a pair that is known by its products there are
+quotients alone, and the law of the noise stands in for the spectrum: for B the identity a semicircle around ``centre``,
+above which a component of eigenvalue centre + theta shows at centre + theta + edge^2/(4 theta), with a squared sine of
+edge^2/(4 theta^2). For other B the same sums are bounded with the least that the ridge leaves of B.
 """
 
 from __future__ import annotations
@@ -216,15 +208,13 @@ def _eigh(matrix: Matrix, driver: str = "evr") -> tuple[Matrix, Matrix]:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Accuracy(Shown):
-    """``errors`` (K,): expected squared sines; ``span``: their sum for the span, between 0 and K; ``lost`` (K,).
+    """How far K components are off, and which noise alone could show."""
 
-    ``bias`` (K,): the part of the errors that is not noise but clipping; None where it is not known.
-    """
-
-    errors: Matrix
-    span: float
-    lost: tuple[bool, ...]
-    bias: Matrix | None = field(default_factory=lambda: None)  # not an attribute of the class: it may be deferred
+    errors: Matrix  # (K,), expected squared sines
+    span: float  # their sum for the span, between 0 and K
+    lost: tuple[bool, ...]  # (K,)
+    # (K,), the part of the errors that is clipping; None where unknown. No attribute of the class: it may be deferred
+    bias: Matrix | None = field(default_factory=lambda: None)
 
     @classmethod
     def deferred(cls, simulate: Callable[[], Accuracy], lost: tuple[bool, ...]) -> Accuracy:
@@ -284,9 +274,8 @@ class Accuracy(Shown):
 def expected_accuracy(values: Matrix, variances: Matrix, lost: tuple[bool, ...], dimensions: int) -> Accuracy:
     """Accuracy of the leading solutions, of which all from the first ``lost`` one on are unknown.
 
-    ``values`` (r,), descending, are the released eigenvalues; ``variances`` (m, r) those of the noise in the entries
-    between the m leading solutions and all, m = `rows_needed` (K, r). The components lie in r ``dimensions``, or
-    more where features were chosen.
+    ``values`` (r,), descending, are released; ``variances`` (m, r) of the noise between the m = `rows_needed` (K, r)
+    leading solutions and all. Components lie in r ``dimensions``, or more where features were chosen.
     """
     k, p = len(lost), min(_CORNER, len(variances))
     found = lost.index(True) if True in lost else k

@@ -113,10 +113,7 @@ class Oracle(Protocol):
 def exchanged(
     oracle: Oracle, found: Candidate, size: Size, *, gain: float, most: float = math.inf
 ) -> tuple[Candidate, int, bool]:
-    """Raise the objective by exchanges of coordinates, many at once first, then one at a time, at most ``most``.
-
-    The result, the number of exchanges, and whether none is left that helps.
-    """
+    """Raise the objective by exchanges, of many coordinates first; their number, and whether none is left to help."""
     n_exchanges = 0
     while n_exchanges < most and (ranking := oracle.promising(found)) is not None:
         needed = found.objective + gain * abs(found.objective)
@@ -215,10 +212,6 @@ class _ByProducts:
 
 def exchange_features(products: NoisyProducts, vectors: Matrix, ridge: float) -> tuple[Matrix, int, bool] | None:
     """Raise the sum of the K leading quotients by exchanging features of the rows' common support; its size k stays.
-
-    From the solutions on the support: the k features of largest residual (A - rho B) v join, the pair is solved on all
-    2k, the k largest features stay, and the pair is solved on these. Where that is no gain, half as many join, down to
-    one. Asks the products for each feature that it looks at, once.
 
     Returns unit rows (K, d) on one support, the number of exchanges, and whether none is left that helps; None where
     the support is larger than LARGEST_SUPPORT, or there is no room to ask for it.

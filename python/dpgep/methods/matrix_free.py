@@ -104,24 +104,17 @@ def leading_by_products(
 def _dense(curator: Curator, products: NoisyProducts, leading: Leading, k: int) -> MethodResult:
     model, ridge = curator.model, leading.system.regularization
     eigenvalues = leading.system.values[: len(leading.vectors)].copy()
+    sizes = 1 / np.linalg.norm(leading.vectors, axis=1) ** 2  # solutions have norm 1 in B + xi I
     diagnostics = OperatorDiagnostics(
         noise_level=products.noise_level,
         regularization=ridge,
-        accuracy=products_accuracy(
-            model,
-            products,
-            eigenvalues,
-            1 / np.linalg.norm(leading.vectors, axis=1) ** 2,  # solutions have norm 1 in B + xi I
-            ridge=ridge,
-            centre=leading.centre,
-        ),
+        accuracy=products_accuracy(model, products, eigenvalues, sizes, ridge=ridge, centre=leading.centre),
         n_directions=leading.n_directions,
         movement=leading.movement,
         converged=leading.converged,
     )
-    return method_result(
-        model, products.groups, leading.vectors, eigenvalues, diagnostics, _accuracy_warnings(leading, k)
-    )
+    said = _accuracy_warnings(leading, k)
+    return method_result(model, products.groups, leading.vectors, eigenvalues, diagnostics, said)
 
 
 def _sparse(
@@ -206,34 +199,21 @@ _MOST_DIRECTIONS = 500
 
 @dataclass(frozen=True, eq=False)
 class Leading:
-    """Leading solutions in the subspace asked.
+    """Leading solutions in the subspace asked."""
 
-    Attributes
-    ----------
-    vectors : (K, d) rows; fewer than K where B has no more directions.
-    system : all solutions in the subspace; coordinates in the directions asked.
-    centre : where the noise lies for B = I: an upper limit for the mean of all eigenvalues but the leading.
-    largest_b : largest eigenvalue of the compressed B (1 for the identity), without regularization.
-    n_directions : number of directions asked.
-    movement : sine of the largest angle by which the last step turned the span; for B = I in noise, one of the
-        components that stand out.
-    converged : whether that is little enough, or there was nothing left to ask.
-    """
-
-    vectors: Matrix
-    system: Eigensystem
-    centre: float
-    largest_b: float
-    n_directions: int
-    movement: float
-    converged: bool
+    vectors: Matrix  # (K, d) rows; fewer than K where B has no more directions
+    system: Eigensystem  # all solutions in the subspace; coordinates in the directions asked
+    centre: float  # where the noise lies for B = I: an upper limit for the mean of all eigenvalues but the leading
+    largest_b: float  # largest eigenvalue of the compressed B (1 for the identity), without regularization
+    n_directions: int  # asked
+    movement: float  # sine of the largest angle of the last step: of the span, or of components that stand out of noise
+    converged: bool  # whether that is little enough, or there was nothing left to ask
 
 
 class SearchSpace:
     """Directions asked and the pair compressed to them.
 
-    Each lies in one of the ``views`` of the model, exactly: what rounding left in another would be a new direction to
-    the noise, which is drawn for each view. ``n_passes`` counts the blocks asked.
+    Each lies in one of the ``views``, exactly: what rounding left in another would be a new direction to the noise.
     """
 
     def __init__(self, products: NoisyProducts, views: list[slice]) -> None:
@@ -247,10 +227,7 @@ class SearchSpace:
         return self._n
 
     def expand(self, rows: Matrix, most: int) -> tuple[Matrix, Matrix, Matrix]:
-        """(V, A V, B V) for V the parts of the rows (m, d) in each view beyond the directions asked, at most ``most``.
-
-        V is empty where there is nothing new, or no memory for more answers.
-        """
+        """(V, A V, B V), V what rows (m, d) have in each view beyond all asked; empty if nothing is new, or fits."""
         new = np.concatenate([self._orthonormal(rows, view) for view in self._views])[: max(most, 0)]
         if not len(new):
             return new, new, new
@@ -339,15 +316,9 @@ def leading_solutions(
 
 
 class _Progress:
-    """How far the leading solutions have come to rest: together, up to a tolerance.
+    """How far the leading solutions have come to rest: together, up to a tolerance."""
 
-    Attributes
-    ----------
-    centre, movement : as in `Leading`.
-    part : the compressed pair is solved again when the subspace has grown by one part in this many.
-    """
-
-    part = 8
+    part = 8  # the compressed pair is solved again when the subspace has grown by one part in this many
 
     def __init__(self, products: NoisyProducts, model: Model, n_components: int) -> None:
         self._products, self._model = products, model
@@ -400,10 +371,8 @@ class _InNoise(_Progress):
         return np.flatnonzero(open_)
 
     def _centre_of(self, subspace: SearchSpace, system: Eigensystem) -> float:
-        """The centre from the quotients of the random directions of the start, less the parts of components found.
-
-        Eigenvalues in the subspace do not serve: all but the leading of them lie too low.
-        """
+        """The centre from the quotients of the random directions of the start, less the parts of components found."""
+        # eigenvalues in the subspace do not serve: all but the leading lie too low
         m, found = self._n_started, self._most_found
         squares = system.vectors[:m, :found] ** 2
         rest = float(np.trace(subspace.a[:m, :m]) - squares.sum(axis=0) @ system.values[:found])
@@ -413,10 +382,7 @@ class _InNoise(_Progress):
 
 
 def _grow(subspace: SearchSpace, model: Model, wanted: Matrix, most: int, part: int) -> bool:
-    """Ask for the wanted rows, and on from there until the subspace has grown by one part in this many.
-
-    Returns whether there was anything new.
-    """
+    """Ask for the wanted rows, and on from there, until the subspace has grown by a part; whether anything was new."""
     before = len(subspace)
     while True:
         new, of_a, of_b = subspace.expand(wanted, most - len(subspace))

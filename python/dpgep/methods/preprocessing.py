@@ -327,9 +327,8 @@ class _Estimator:
                 break
             part, mu = split_budget(mu, _LOOK_SHARE)
             found.look_closer(narrow, self._stages.places(narrow, found.intervals(narrow), _PARTS, part))
-        failed = (
-            found.narrow | ~found.seen
-        )  # where looks show one value, or lose people: how far others are is not seen
+        # where looks show one value, or lose people, how far others are is not seen
+        failed = found.narrow | ~found.seen
         found.low[failed], found.high[failed] = low[failed], high[failed]
         return mu
 
@@ -375,21 +374,12 @@ class _Estimator:
             bound = mapped.largest * math.sqrt(self._d)
         else:
             bound = norms.quantile(quantile)
-        kept, longer = norms.kept(bound), norms.longer(bound)
+        found = replace(mapped, energy_kept=norms.kept(bound), rows_clipped=norms.longer(bound))
         if mapped.scale is None and not 1 / _FAR <= bound <= _FAR:  # a power of two changes no digit
             unit = math.ldexp(1.0, math.frexp(bound)[1])
-            return replace(
-                mapped, bound=bound / unit, scale=np.full(self._d, unit), energy_kept=kept, rows_clipped=longer
-            )
+            return replace(found, bound=bound / unit, scale=np.full(self._d, unit))
         seen = norms if mapped.linear is None else mapped  # entries were cut off before rows were multiplied
-        return replace(
-            mapped,
-            bound=bound,
-            energy_kept=kept,
-            rows_clipped=longer,
-            energy_cut=seen.energy_cut,
-            rows_cut=seen.rows_cut,
-        )
+        return replace(found, bound=bound, energy_cut=seen.energy_cut, rows_cut=seen.rows_cut)
 
     def _norms(self, mapped: Preprocessing) -> Norms:
         """Norms of mapped rows: any, or those that their entries allow where these are cut off.
@@ -417,12 +407,10 @@ class _Estimator:
         begin = np.exp2(starts[bins] / NORM_STEPS)
         norms = begin * np.where(near, 2 ** (0.5 / NORM_STEPS), _OF_FAR_NORMS)
         beyond = np.where(near, 0.0, norms**2 - longest**2)
-        return Norms(
-            np.minimum(norms, math.sqrt(2) * longest) if shows_cut else norms,
-            people,
-            float(beyond @ people / people.sum()),
-            float(people[~near].sum() / people.sum()),
-        )
+        if shows_cut:
+            norms = np.minimum(norms, math.sqrt(2) * longest)
+        total = people.sum()
+        return Norms(norms, people, float(beyond @ people / total), float(people[~near].sum() / total))
 
 
 def _shares(n: float | None, d: int, mu: float, auto: AutoPreprocessing) -> Shares:
@@ -437,19 +425,15 @@ def _shares(n: float | None, d: int, mu: float, auto: AutoPreprocessing) -> Shar
 
 @dataclass(frozen=True, eq=False)
 class Norms:
-    """Norms of rows as a histogram showed them: ``people`` about each of ``norms``, ascending.
-
-    ``energy_cut``: by how much their mean square was larger before entries were cut off; of ``rows_cut``, a share.
-    """
+    """Norms of rows as a histogram showed them: ``people`` about each of ``norms``, ascending."""
 
     norms: Matrix
     people: Matrix
-    energy_cut: float = 0.0
-    rows_cut: float = 0.0
+    energy_cut: float = 0.0  # by how much their mean square was larger before entries were cut off
+    rows_cut: float = 0.0  # of this share of the rows
 
     @property
     def n(self) -> float:
-        """Number of people seen."""
         return max(float(self.people.sum()), 1.0)
 
     @property

@@ -29,26 +29,16 @@ _NOISE_TAIL, _TAIL, _MOST_TAIL = 4.0, 0.005, 0.1
 
 
 class ColumnRanges:
-    """Intervals that hold the values of d columns.
-
-    Attributes
-    ----------
-    low, high : (d,), their ends.
-    zero : (d,), columns of which nothing but zeros were seen.
-    narrow : (d,), columns whose interval is far from zero for its width, and worth a closer look.
-    seen : (d,), columns of which most people were seen, or whose interval is public.
-    looked : (d,), columns that were looked at more closely.
-    magnitudes : what was bought of columns over octaves, about where they have values.
-    places : what was last bought of columns over equal parts of their intervals; None where nothing was.
-    least_spread : (d,), deviations that columns have at least, since they hold zeros and other values.
-    """
+    """Intervals that hold the values of d columns."""
 
     def __init__(self, d: int, *, missing: bool = False) -> None:
         self.low, self.high = np.zeros(d), np.zeros(d)
+        # columns of zeros alone; whose interval is far from zero for its width, and worth a closer look; of which most
+        # people were seen, or whose interval is public; that were looked at more closely
         self.zero, self.narrow, self.seen, self.looked = (np.zeros(d, dtype=np.bool_) for _ in range(4))
-        self.least_spread = np.zeros(d)
-        self.magnitudes: Magnitudes | None = None
-        self.places: Histograms | None = None
+        self.least_spread = np.zeros(d)  # deviations that columns have at least, as they hold zeros and other values
+        self.magnitudes: Magnitudes | None = None  # what was bought over octaves, about where columns have values
+        self.places: Histograms | None = None  # what was last bought over equal parts of intervals
         self._people = np.zeros(d)  # how many were seen in each column
         self._missing = missing
 
@@ -58,10 +48,7 @@ class ColumnRanges:
         self.zero[column] = self.narrow[column] = False
 
     def look(self, columns: NDArray[np.intp], histogram: NoisyCounts, n: float | None) -> None:
-        """Intervals of some columns from counts of zeros, positive and negative octaves.
-
-        n : how many people have a row, where that is public.
-        """
+        """Intervals of some columns from counts of zeros and signed octaves, of n people where that is public."""
         both = histogram.values.sum(axis=1)[:, 1:]  # octaves of both signs
         sizes = people_runs(both, math.sqrt(2) * histogram.deviation)
         signs = histogram.values.swapaxes(0, 1).reshape(-1, histogram.values.shape[2])[:, 1:]
@@ -132,18 +119,14 @@ class ColumnRanges:
 
 @dataclass(slots=True)
 class _Signs:
-    """What a histogram over zero and signed octaves shows of a column: ``zeros``, octaves of both signs, all people.
-
-    noise : deviation of the noise in ``people``.
-    is_seen : whether noise alone hardly makes its octaves.
-    """
+    """What a histogram over zero and signed octaves shows of a column: ``zeros``, octaves of both signs, all people."""
 
     zeros: float
     up: BinRun | None
     down: BinRun | None
     people: float
-    noise: float
-    is_seen: bool
+    noise: float  # its deviation, in `people`
+    is_seen: bool  # whether noise alone hardly makes its octaves
 
     @property
     def lower(self) -> float:

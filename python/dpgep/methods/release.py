@@ -122,11 +122,7 @@ def release(curator: Curator, n_components: int, options: ReleaseOptions) -> Met
 def with_clipping_bias(
     result: MethodResult, noisy: NoisyPencil, clipped: ReleasedMoments | None, preprocessing: Preprocessing | None
 ) -> MethodResult:
-    """A result whose expected errors count clipping as well: of ``clipped`` moments of mapped rows, or of better ones.
-
-    ``noisy``: the pencil that was solved. The result is as it was, where nothing is known of what clipping took, as of
-    a public bound, or nothing was taken.
-    """
+    """The result of a pencil, whose expected errors count clipping as well, if any is known."""
     found = result.diagnostics
     if clipped is None or result.moments is None or preprocessing is None or not isinstance(noisy, MomentsPencil):
         return result
@@ -177,9 +173,8 @@ def _screened_release(curator: Curator, n_components: int, options: ReleaseOptio
     share = SCREEN_SHARE if options.screen_share is None else options.screen_share
     kept, _ = keep_features(curator, n_features, share, "screen")
     model, released = curator.answer(FeatureRelease(kept.features, kept.bound), purpose="features kept")
-    result = _embedded(
-        solve_released(model.noisy(released), n_components, options), kept.features, curator.model.n_features
-    )
+    of_block = solve_released(model.noisy(released), n_components, options)
+    result = _embedded(of_block, kept.features, curator.model.n_features)
     diagnostics = result.diagnostics
     assert isinstance(diagnostics, ReleaseDiagnostics)
     accuracy = diagnostics.accuracy.after_screen(kept.missed)
@@ -187,10 +182,7 @@ def _screened_release(curator: Curator, n_components: int, options: ReleaseOptio
 
 
 def _embedded(result: MethodResult, features: NDArray[np.intp], d: int) -> MethodResult:
-    """The result for some of d features as one for all: components and mean have zeros elsewhere.
-
-    Without the moments: they are of the block alone, and questions about a solution are of all features.
-    """
+    """The result for some of d features as one for all; without the moments, as questions are of all features."""
     diagnostics = result.diagnostics
     assert isinstance(diagnostics, ReleaseDiagnostics)
     support = None if diagnostics.support is None else tuple(features[list(diagnostics.support)].tolist())
@@ -206,10 +198,7 @@ def _embedded(result: MethodResult, features: NDArray[np.intp], d: int) -> Metho
 def solve_released(
     noisy: NoisyPencil, n_components: int, options: PairOptions, redundant: Redundancy | None = None
 ) -> MethodResult:
-    """All that follows from the one answer: post-processing.
-
-    Dense components have no part along ``redundant`` directions in which B shows no variance.
-    """
+    """All that follows from the one answer: post-processing. Dense components have no part along ``redundant``."""
     standard, moments = noisy.standardization, _small_copy(noisy.released)
     smaller = None if redundant is None or options.sparsity is not None else reduced(noisy, redundant)
     if smaller is not None:
@@ -424,13 +413,10 @@ def _diagnose(
 def _perturbed(
     noisy: NoisyPencil, pair: MatrixPencil, system: Eigensystem, lost: tuple[bool, ...], dimensions: int
 ) -> Accuracy:
-    """Accuracy by the noise in the eigenbasis of the released pair; nothing there is biased but by the noise.
-
-    Of many features the variances are found now, so that no d x d matrix is kept for them.
-    """
+    """Accuracy by the noise in the eigenbasis of the released pair; nothing there is biased but by the noise."""
     p = rows_needed(len(lost), len(system.values))
     variances = partial(_variances, noisy, pair.noise_level, system, p)
-    if len(pair.a) > MOST_FEATURES:
+    if len(pair.a) > MOST_FEATURES:  # they are found now, so that no d x d matrix is kept for them
         return Accuracy.deferred(partial(expected_accuracy, system.values, variances(), lost, dimensions), lost)
     return Accuracy.deferred(lambda: expected_accuracy(system.values, variances(), lost, dimensions), lost)
 
@@ -452,33 +438,25 @@ def _variances(noisy: NoisyPencil, noise_level: float, system: Eigensystem, p: i
 
 
 def _misplaced(noisy: NoisyPencil, pair: MatrixPencil, system: Eigensystem, fit: SparseFit) -> Matrix:
-    """(K,), share of each sparse component on features that noise may have put in the place of others.
-
-    An entry that the best of d entries of noise may reach says nothing about its feature: its square is counted twice,
-    for what is there and for what is missing.
-    """
+    """(K,), share of each sparse component on features that noise may have put in the place of others."""
     if noisy.released.noiseless:
         return np.zeros(len(fit.vectors))
     d, features = len(pair.a), list(support_of(fit.vectors))
     coordinates = scipy.sparse.eye_array(d, format="csc")[:, features]
-    centre = (
-        null_eigenvalue(noisy.model, system.values[len(fit.eigenvalues) :])
-        if len(system.values) > len(fit.vectors)
-        else 0.0
-    )
+    others = system.values[len(fit.eigenvalues) :]
+    centre = null_eigenvalue(noisy.model, others) if len(others) else 0.0
     diagonal = 1.0 if pair.b is None else np.maximum(np.diagonal(pair.b)[features] + system.regularization, 1e-300)
     deviations = np.sqrt(noisy.error_variances(coordinates, fit.vectors.T, fit.eigenvalues)) / diagonal
     heights = np.abs(fit.eigenvalues - centre)[:, None]
     entries = np.abs(fit.vectors[:, features])
+    # What the best of d entries of noise may reach says nothing about its feature: its square is counted twice, for
+    # what is there and for what is missing.
     doubtful = entries * heights < (math.sqrt(2 * math.log(d)) + 1) * deviations
     return np.asarray(np.minimum(2 * (entries**2 * doubtful).sum(axis=1), 1.0))
 
 
 def _shares_of_data(system: Eigensystem, noise_level: float) -> Matrix:
-    """(r,), share of each solution's squared norm, 1 in B + xi I, that is no contribution of xi.
-
-    The part that xi contributes is variance of nobody, but for what noise may hide.
-    """
+    """(r,), share of each solution's squared norm, 1 in B + xi I, that is no contribution of xi: variance of nobody."""
     if system.regularization == 0:
         return np.ones(len(system.values))
     squares = np.einsum("ij,ij->j", system.vectors, system.vectors)

@@ -41,18 +41,11 @@ _TINY = float(np.finfo(float).tiny)
 
 @dataclass(frozen=True, eq=False)
 class Ridge:
-    """xi, and the errors that the K leading solutions are estimated to have with it: squared sines in the norm of B.
+    """xi, and the errors that the K leading solutions are estimated to have with it: squared sines in the norm of B."""
 
-    Attributes
-    ----------
-    regularization : xi, in the units of B.
-    error : (K,), expected squared sine of the angle between each component and the one of the pair without noise.
-    subspace_error : the same of the span of all K, squared sines summed.
-    """
-
-    regularization: float
-    error: Matrix
-    subspace_error: float
+    regularization: float  # xi, in the units of B
+    error: Matrix  # (K,), expected, between each component and the one of the pair without noise
+    subspace_error: float  # the same of the span of all K, summed
 
 
 def public_ridge(noise_level: float, *, n_answers: int = 1, multiple: float = PART) -> float:
@@ -73,10 +66,7 @@ def products_ridge(
 def released_ridge(
     noisy: NoisyPencil, n_components: int, noise_level: float, given: float | None, *, sparse: bool
 ) -> tuple[float, Ridge | None]:
-    """The ridge of a released pair with a noisy B: as given, or chosen by the noise; for sparse components, public.
-
-    With it, for dense components, the errors that it is estimated to leave to them.
-    """
+    """The ridge of a released pair with a noisy B, given or chosen, and the errors it leaves; if sparse, public."""
     if sparse or noise_level == 0:
         return public_ridge(noise_level) if given is None else given, None
     if given is None:
@@ -101,10 +91,9 @@ def chosen_ridge(noisy: NoisyPencil, n_components: int, noise_level: float) -> R
 
 
 def estimated_errors(noisy: NoisyPencil, n_components: int, regularizations: Sequence[float] | Matrix) -> list[Ridge]:
-    """Errors that the leading solutions of a released pair have with each xi, estimated by repeating the release.
+    """Errors that the leading solutions have with each xi, estimated by repeating the release.
 
-    The supposed truth is the ``plausible_truth``; its solutions play the part of the right ones. A model of many
-    features is thinned out to about ``MOST_FEATURES`` of a kind, and K to what is left. Leaves ``noisy`` as it is.
+    A model of many features is thinned out to about ``MOST_FEATURES`` of a kind, and K to what is left.
     """
     truth = noisy.plausible_truth(MOST_FEATURES)
     generator = np.random.default_rng(_SEED)
@@ -140,10 +129,7 @@ def _solutions(pair: MatrixPencil, k: int, regularizations: Matrix, root: Matrix
 
 
 def _leading(pair: MatrixPencil, basis: Matrix, scales: Matrix, k: int) -> Matrix:
-    """(..., m, d, K), leading eigenvectors of D U^T A U D for each of m diagonal D = ``scales`` (..., m, d).
-
-    U (..., d, d) is the ``basis``.
-    """
+    """(..., m, d, K), leading eigenvectors of D U^T A U D for the ``basis`` U and m diagonal D = ``scales``."""
     transposed = basis.swapaxes(-1, -2)
     if pair.low_rank is None or 2 * pair.low_rank[0].shape[-2] >= basis.shape[-1]:
         whitened = (transposed @ pair.a @ basis)[..., None, :, :] * scales[..., None] * scales[..., None, :]

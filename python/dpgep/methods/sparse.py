@@ -51,22 +51,13 @@ FIXED_POINT_ROUNDS = 20
 
 @dataclass(frozen=True, eq=False)
 class SparseFit:
-    """Sparse vectors and how they were found.
+    """Sparse vectors and how they were found."""
 
-    Attributes
-    ----------
-    vectors : (K, d) unit rows, zero off their supports, largest entry positive.
-    eigenvalues : (K,), v^T A v / v^T B v of each, B with the ridge.
-    supports : K sorted index arrays, the same one K times unless the supports are separate.
-    objective : sum of the eigenvalues.
-    significant : whether each component stands out of the noise; None where the sparsity was given.
-    """
-
-    vectors: Matrix
-    eigenvalues: Matrix
-    supports: tuple[Support, ...]
-    objective: float
-    significant: tuple[bool, ...] | None
+    vectors: Matrix  # (K, d) unit rows, zero off their supports, largest entry positive
+    eigenvalues: Matrix  # (K,), v^T A v / v^T B v of each, B with the ridge
+    supports: tuple[Support, ...]  # K sorted index arrays, the same one K times unless they are separate
+    objective: float  # sum of the eigenvalues
+    significant: tuple[bool, ...] | None  # whether each stands out of the noise; None where the sparsity was given
 
 
 def sparse_eigenvectors(
@@ -83,12 +74,9 @@ def sparse_eigenvectors(
 ) -> SparseFit:
     """Maximize the sum of the K leading generalized eigenvalues of (A_SS, B_SS) over supports S of k coordinates.
 
-    For K = 1 this is max v^T A v / v^T B v subject to ||v||_0 <= k. The problem is NP-hard; this is a search: the
-    truncated Rayleigh flow (Hu et al., Algorithm 3; Tan et al. 2018) from the columns and pairs of A with the largest
-    entries, the largest diagonal, the truncated leading vectors and a Fantope relaxation of the screened problem;
-    then exact eigenvectors on the support, and exchanges of coordinates until none helps. The best is kept. It
-    was the best of all supports in every case enumerated (d = 12, k = 3; tests), but nothing guarantees that: with
-    large k and K > 1 a search for more coordinates may end a little lower than one for fewer.
+    The problem is NP-hard; this is a search: the truncated Rayleigh flow (Hu et al., Algorithm 3; Tan et al. 2018) from
+    many starts, then exact eigenvectors on the support, and exchanges of coordinates until none helps. The best was the
+    best of all supports in every case enumerated (d = 12, k = 3; tests), but nothing guarantees that.
 
     ``sparsity="auto"`` chooses the support from the known noise. Coordinate j is tested by its residual
     r_j = e_j^T (A - rho B) v_{-j}, v_{-j} being v without its j-th entry: where the noiseless pair does not connect j
@@ -99,14 +87,12 @@ def sparse_eigenvectors(
     Guaranteed: on pure noise (B = I, A diagonal plus GOE noise) a component is ``significant`` with probability at
     most FALSE_ALARM, whatever the search does: before a component may vote, its quadratic form without the diagonal
     must exceed what the noise could give to the best of all vectors on all supports of that size (union bound).
-    Heuristic: the false discovery rate among the coordinates. The tests treat v as fixed, but it was fitted to the same
-    noise. Once a component is significant, the coordinates that carry it determine v up to second order and the rate is
-    close to the level (tests measure it); weak coordinates beside a weak component profit from the noise that selected
-    them. For B other than the identity the guarantee, too, is approximate: rho and the fit depend on the noise in B.
+    Heuristic: the false discovery rate among the coordinates, as v was fitted to the same noise; the rate is close to
+    the level once a component is significant (tests measure it). For B other than the identity the guarantee, too, is
+    approximate: rho and the fit depend on the noise in B.
 
-    Where no component is significant, the answer is the K coordinates with the largest a_jj / b_jj, and
-    ``significant`` is all False: do not read it as a finding. A vector with one coordinate is never significant: its
-    evidence is on the diagonal, which is not tested.
+    Where no component is significant, the answer is the K coordinates with the largest a_jj / b_jj. A vector with one
+    coordinate never is: its evidence is on the diagonal, which is not tested.
 
     With ``separate_supports`` each component has a support of its own, found after projecting the earlier ones out of
     A: P^T A P with P = I - v v^T B, v^T B v = 1 (Mackey 2008). Such components are not exactly B-orthogonal, and with
@@ -155,13 +141,10 @@ def sparse_eigenvectors(
 def sparse_solution(
     pair: MatrixPencil, sparsity: Sparsity, n_components: int, *, ridge: float, **options: Any
 ) -> SparseFit:
-    """`sparse_eigenvectors` of a released pair, whose noisy B need not be positive definite on every support.
-
-    Where it is not, its positive part takes its place, with at least the public ridge: the answer is paid for.
-    """
+    """`sparse_eigenvectors` of a released pair, whose noisy B need not be positive definite on every support."""
     try:
         return sparse_eigenvectors(pair.a, pair.b, sparsity, n_components, ridge=ridge, **options)
-    except np.linalg.LinAlgError:
+    except np.linalg.LinAlgError:  # its positive part, with at least the public ridge: the answer is paid for
         if pair.b is None:
             raise
         least, b = max(ridge, public_ridge(pair.noise_level), pair.rounding), positive_part(pair.b.copy())

@@ -9,13 +9,9 @@ Because exp(epsilon) phi(b) = phi(a), this is phi(a) (R(-a) - R(-b)) with the Mi
 without overflow or cancellation in the tails. Every conversion is rounded conservatively: bounds on the
 rounding errors are part of `delta_of`, which is an upper bound, and each root is shifted until that bound holds.
 
-Answers about Poisson samples have no mu: they are accounted for by privacy loss distributions. A mechanism is a number
-of full answers and a number of sampled ones, each the sum of x x^T over people (over a Poisson sample of rate q) plus
-GOE noise, rows in the unit ball. Adding or removing a person changes the sum by at most 1 in Frobenius norm, so the
-noise deviations are noise multipliers and the two kinds are Gaussian and Poisson-subsampled Gaussian events, composed
-by `dp_accounting`. A product with a public, adaptively chosen block is post-processing, as is a sampled difference
-x x^T (V - V~), whatever V - V~. Sampling is accounted for under add/remove. Under replace-one, neighbours are two steps
-apart, and (e, d) under add/remove gives (2 e, (1 + exp(e)) d): no tighter proof is known to us.
+Answers about Poisson samples have no mu: they are Poisson-subsampled Gaussian events, composed by `dp_accounting` as
+privacy loss distributions, under add/remove (docs/mathematics.md, section 9). Under replace-one, neighbours are two
+steps apart, and (e, d) under add/remove gives (2 e, (1 + exp(e)) d): no tighter proof is known to us.
 """
 
 from __future__ import annotations
@@ -23,7 +19,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from numbers import Integral
@@ -81,9 +77,7 @@ def delta_of(epsilon: float, mu: float) -> float:
     _check_mu(mu)
     if math.isinf(mu):
         return 0.0 if math.isinf(epsilon) else 1.0
-    if math.isinf(epsilon):
-        return 0.0
-    if mu == 0:
+    if math.isinf(epsilon) or mu == 0:
         return 0.0
     return min(1.0, max(_LEAST, math.exp(log_delta_of(epsilon, mu)) * (1 + _SLACK)))
 
@@ -156,8 +150,6 @@ def rho_from_mu(mu: float) -> float:
 def gaussian_cost(event: Any) -> Fraction:
     """mu^2 of an event made of Gaussian mechanisms, exactly.
 
-    Noise of s times the sensitivity is mu-GDP with mu = 1/s, and compositions add up in mu^2.
-
     Raises TypeError for what is no event, ValueError for events that are not mu-GDP by themselves. Among these is
     rho-zCDP: a mechanism may be rho-zCDP without being mu-GDP for any mu.
     """
@@ -221,20 +213,12 @@ def _check_mu(mu: float, name: str = "mu") -> None:
 
 @dataclass(frozen=True)
 class SampledMechanism:
-    """The number of answers of each kind, and their noise multipliers.
+    """The number of answers of each kind, and their noise multipliers."""
 
-    Attributes
-    ----------
-    rate : q, the probability with which a person is in a sample.
-    n_sampled : number of answers about samples.
-    n_full : number of answers about all people.
-    noise_sampled, noise_full : deviation of the noise in a sum over people in the unit ball; 0 for no noise.
-    """
-
-    rate: float
-    n_sampled: int
-    n_full: int
-    noise_sampled: float = 0.0
+    rate: float  # q, the probability with which a person is in a sample
+    n_sampled: int  # answers about samples
+    n_full: int  # answers about all people
+    noise_sampled: float = 0.0  # deviation of the noise in a sum over people in the unit ball; 0 for no noise
     noise_full: float = 0.0
 
     def event(self) -> Any:
@@ -246,9 +230,6 @@ class SampledMechanism:
             of_sample = dp.PoissonSampledDpEvent(self.rate, of_sample)
         answers = ((of_sample, self.n_sampled), (of_all, self.n_full))
         return dp.ComposedDpEvent([dp.SelfComposedDpEvent(each, count) for each, count in answers if count])
-
-    def with_noise(self, sampled: float, full: float) -> SampledMechanism:
-        return SampledMechanism(self.rate, self.n_sampled, self.n_full, sampled, full)
 
 
 def add_remove_target(epsilon: float, delta: float, adjacency: Adjacency) -> tuple[float, float]:
@@ -290,7 +271,7 @@ def calibrate_sampled(
     guess = _guess(mechanism, mu_of(target_epsilon, target_delta), share_full)
 
     def scaled(factor: float) -> SampledMechanism:
-        return mechanism.with_noise(factor * guess.noise_sampled, factor * guess.noise_full)
+        return replace(mechanism, noise_sampled=factor * guess.noise_sampled, noise_full=factor * guess.noise_full)
 
     def holds(factor: float) -> bool:
         return bool(_accountant(scaled(factor).event(), target_epsilon).get_delta(target_epsilon) <= target_delta)
@@ -303,7 +284,7 @@ def _guess(mechanism: SampledMechanism, mu: float, share_full: float) -> Sampled
     share = 0.0 if m == 0 else 1.0 if t == 0 else share_full
     sampled = 1 / math.sqrt(math.log1p((1 - share) * mu**2 / (t * q * q))) if share < 1 else 0.0
     full = math.sqrt(m / share) / mu if share > 0 else 0.0
-    return mechanism.with_noise(sampled, full)
+    return replace(mechanism, noise_sampled=sampled, noise_full=full)
 
 
 def _smallest(holds: Callable[[float], bool]) -> float:
@@ -330,12 +311,12 @@ def epsilon_of_event(event: Any, delta: float, adjacency: Adjacency) -> float:
 
 
 def delta_of_event(event: Any, epsilon: float, adjacency: Adjacency) -> float:
-    """The delta, at least 1e-12, for which ``event`` (under add/remove) is (epsilon, delta)-DP under ``adjacency``."""
+    """`deltas_of_event` at one epsilon."""
     return deltas_of_event(event, [epsilon], epsilon, adjacency)[0]
 
 
 def deltas_of_event(event: Any, epsilons: Sequence[float], precision: float, adjacency: Adjacency) -> list[float]:
-    """`delta_of_event` at several epsilons, with privacy losses on a grid that is fine enough for ``precision``."""
+    """The deltas, at least 1e-12, for which ``event`` (under add/remove) is (epsilon, delta)-DP under ``adjacency``."""
     accountant = _accountant(event, _resolved(precision, adjacency))
     return [_delta(accountant, epsilon, adjacency) for epsilon in epsilons]
 

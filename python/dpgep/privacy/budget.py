@@ -194,16 +194,12 @@ class Budget:
         return LastingBudget(store)
 
     def _to_mu(self, form: str, value: float) -> float:
-        if math.isinf(value):
-            return math.inf
-        if form == "mu":
+        if math.isinf(value) or form == "mu":
             return value
         if form == "rho":
             return mu_from_rho(value)
         assert self.delta is not None
-        if self.accounting == "zcdp":
-            return mu_from_rho(rho_of(value, self.delta))
-        return mu_of(value, self.delta)
+        return mu_of(value, self.delta) if self.accounting == "gdp" else mu_from_rho(rho_of(value, self.delta))
 
     @property
     def rho(self) -> float:
@@ -342,7 +338,6 @@ class Budget:
             self._settle(reservation.name, ledger)
 
     def _take(self, part: Part | None, neighbours: Neighbours) -> Reservation:
-
         def choose(balance: Balance) -> Amount:
             self._require(balance, neighbours)
             return self._amount(balance, part)
@@ -400,17 +395,14 @@ class Budget:
         return wanted
 
     def _cost_to(self, free: Cost, amount: float) -> Cost:
-        """The mu^2 that takes the total to ``amount`` more epsilon, rounded down; infinite beyond the budget's own.
-
-        An epsilon within a crumb of the budget's own is that: five amounts of 0.2 make an epsilon of 1.
-        """
+        """The mu^2 that takes the total to ``amount`` more epsilon, rounded down; infinite beyond the budget's own."""
         assert self.epsilon is not None
         used = cost_of(self.mu) - free
         before = self.epsilon_at(mu_rounded_up(used))
         assert before is not None
         after = Fraction(before) + Fraction(amount)
         whole = Fraction(self.epsilon)
-        if abs(after - whole) <= _CRUMB * whole:
+        if abs(after - whole) <= _CRUMB * whole:  # five amounts of 0.2 make an epsilon of 1
             return free
         if after > whole:
             return math.inf

@@ -112,15 +112,11 @@ class BudgetFile:
     """The records of the file at ``path``, and its lock; what they mean is the caller's affair.
 
     Every access is by `locked`. Each reads the whole file and compares it with what was read before.
-
-    Attributes
-    ----------
-    records : those that were read or appended.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(os.path.realpath(path))
-        self.records: list[Record] = []
+        self.records: list[Record] = []  # that were read or appended
         self._head_path = self.path.with_name(self.path.name + ".head")
         self._known, self._last = b"", _NOTHING  # the lines of these records, and the hash of the last one
         self._acknowledged = 0
@@ -351,20 +347,13 @@ def _start(run: Callable[[], None]) -> None:
 
 
 class FileStore:
-    """The balance of a budget in a file. Each change is on the disk before it counts.
+    """The balance of a budget in a file. Each change is on the disk before it counts."""
 
-    Attributes
-    ----------
-    path : of the file.
-    purpose : what this process spends for, or None.
-    header : the first record: the terms of the budget.
-    """
-
-    header: Record
+    header: Record  # the first record: the terms of the budget
 
     def __init__(self, path: str | os.PathLike[str], purpose: str | None) -> None:
         self._file = BudgetFile(path)
-        self.path, self.purpose = self._file.path, purpose
+        self.path, self.purpose = self._file.path, purpose  # what this process spends for, or None
         self.owner = Owner()
 
     def open(self, given: dict[str, Any], create: Callable[[], Record]) -> None:

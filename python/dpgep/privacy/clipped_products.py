@@ -74,13 +74,10 @@ class Asked:
 
 @dataclass(frozen=True, eq=False)
 class NoisyMean:
-    """A mean over people plus independent noise of this deviation in each entry, in the units of the rows; public.
-
-    Where the entries' deviations differ, it is the root of the mean of their squares.
-    """
+    """A mean over people plus independent noise in each entry, in the units of the rows; public."""
 
     values: Matrix
-    deviation: float
+    deviation: float  # of the noise; where those of entries differ, the root of the mean of their squares
     n: int
 
 
@@ -197,7 +194,7 @@ class ClippedMoment(_Query):
 
 @dataclass(frozen=True)
 class AffordsClippedProducts:
-    """Whether mu is enough for a `ClippedMean` and a `ClippedMoment`, and people few enough: public facts alone."""
+    """Whether mu is enough for a `ClippedMean` and a `ClippedMoment`, and people are few enough: of public facts."""
 
     def answer(self, problem: Problem, mu: float, stream: core.NoiseStream, charge: Charge) -> bool:
         rows = ClippedProducts(problem, stream)
@@ -274,10 +271,7 @@ class ClippedProducts:
         return n < (MOST_PEOPLE if self.replaces else MOST_PEOPLE // 2)
 
     def add_noise(self, sums: Any, squared: Fraction, mu: float, grid_bits: int, query: str, charge: Charge) -> int:
-        """Noise of ``scale`` steps in the place of ``sums``, in steps of 2^-grid_bits.
-
-        They move by at most sqrt(squared) for one row of the weight 1.
-        """
+        """Add noise to ``sums``, in steps of 2^-grid_bits, which one row of weight 1 moves by sqrt(squared) at most."""
         if math.isinf(mu):
             charge(LedgerEntry(query, mu, ()))
             return 0
@@ -340,10 +334,10 @@ def product_sensitivity(
     located: bool = False,
     bits: int = BITS,
 ) -> float:
-    """What one person moves a sum of `ClippedMean` by, in Frobenius norm and in bounds times thresholds.
+    """What one person moves a sum of `ClippedMean` by, of one view, in Frobenius norm and in bounds times thresholds.
 
-    Of one view; rounded up. ``located``: whether there is an m. The bound for m = 0 holds of exact products; those on
-    the grid of 2^-bits are at most ``error`` away from it, so that two people's sums are at most twice that.
+    Rounded up. ``located``: whether there is an m. The bound for m = 0 holds of exact products; those on the grid are
+    at most ``error`` away from it, so that two people's sums are at most twice that.
     """
     if adjacency == "add-remove":
         return 1.0

@@ -57,10 +57,7 @@ class Factor:
 
     @cached_property
     def steps(self) -> dict[int, int]:
-        """2^6 (c_k - c_{k-1}), where it is not 0, by k: the weight in w_t of the sums of nights 1 to t - k.
-
-        Few there are, as most rounded coefficients are equal to the one before them.
-        """
+        """2^6 (c_k - c_{k-1}) by k, where it is not 0 (at few): the weight in w_t of the sums of nights 1 to t - k."""
         steps = np.diff(self.coefficients, prepend=0, append=0)
         return {int(k): int(steps[k]) for k in np.flatnonzero(steps)}
 

@@ -94,10 +94,7 @@ class Query(Protocol[Answer]):
 
 
 class Curator:
-    """Holds a problem's data; answers with noise from ``stream``; pays from ``ledger``.
-
-    A method may read ``public``, with its ``model`` and ``facts``.
-    """
+    """Holds a problem's data; answers with noise; pays. A method may read ``public``, its ``model`` and ``facts``."""
 
     def __init__(self, problem: Problem, ledger: Ledger, stream: core.NoiseStream) -> None:
         self.public: PublicSide = problem.public
@@ -278,8 +275,7 @@ def share_entry(
 
 def summed_shares(share: IntegerNoise, parties: int) -> MomentNoise:
     """The deviations of the sum of all shares, in units of rows in the unit ball."""
-    root = math.sqrt(parties)
-    return share.deviations().scaled(root, root, root)
+    return share.deviations().scaled(*[math.sqrt(parties)] * 3)
 
 
 @dataclass(frozen=True)
@@ -342,9 +338,7 @@ def normalized_moments(
 def normalized_groups(
     problem: MomentProblem, n: int, sums: Matrix, counts: NDArray[Any], noise: MomentNoise
 ) -> ReleasedGroups:
-    """Released sums and counts of people in the unit ball, divided by their number (public, or the released total), in
-    the units of the data.
-    """
+    """The same of sums and counts alone."""
     bound, counts = row_bound(problem.facts), np.asarray(counts, dtype=np.float64)
     people = released_people(problem.facts, n, counts)
     return ReleasedGroups(
@@ -395,26 +389,17 @@ class NoisyCounts:
 
 @dataclass(eq=False, repr=False)
 class Stages:
-    """Answers about a table before its bound is known. Pays from the ledger, with noise from the stream.
-
-    Attributes
-    ----------
-    facts : public facts.
-    n_columns : number of columns of all views.
-    missing : whether NaN is an absent value.
-    n : the number of people where it is public and known.
-    mu : what the whole run may spend.
-    """
+    """Answers about a table before its bound is known. Pays from the ledger, with noise from the stream."""
 
     _dataset: Dataset
     facts: PublicFacts
-    n_columns: int
+    n_columns: int  # of all views
     _ledger: Ledger
     _stream: core.NoiseStream
-    missing: bool = False
+    missing: bool = False  # whether NaN is an absent value
 
     def __post_init__(self) -> None:
-        self.mu = self._ledger.mu
+        self.mu = self._ledger.mu  # what the whole run may spend
         # a person is 2^weight_bits in all sums, which thus are on a finer grid
         self._grid = _BITS + self._dataset.weight_bits
         if math.isfinite(self.mu):  # before anything is spent
@@ -437,10 +422,7 @@ class Stages:
         return self._histogram(counts, len(columns), mu, IN_PLACES)
 
     def norms(self, preprocessing: Preprocessing, starts: NDArray[np.intp], mu: float) -> NoisyCounts:
-        """(n_bins,), histogram of the norms of mapped rows, over bins that start at these quarters of octaves.
-
-        Smaller norms are in the first bin, larger ones in the last.
-        """
+        """(n_bins,), histogram of norms of mapped rows; bins start at these quarters of octaves, the ends hold all."""
         first, last = int(starts[0]), int(starts[-1])
         counts = self._sums(partial(NormCounts, first, last - first + 1), mu, preprocessing).counts
         return self._histogram(np.add.reduceat(counts, starts - first), 1, mu, NORMS)
@@ -466,10 +448,7 @@ class Stages:
         return release_moments(problem, mu, self._stream, self._ledger.record)
 
     def _sums(self, make: Callable[[], S], mu: float, preprocessing: Preprocessing | None = None) -> S:
-        """One pass over the people, all in one group of mapped rows, if the ledger can pay for what it is made for.
-
-        Each is paid for by itself; that all read the same rows is checked for the user's sake.
-        """
+        """One pass over the people, all in one group of mapped rows, if the ledger can pay for what it is made for."""
         self._ledger.check(mu)
         rows = self._dataset
         if preprocessing is not None:
@@ -479,7 +458,7 @@ class Stages:
         return sums
 
     def _count(self) -> None:
-        """Public facts hold no number that a pass over a source has found."""
+        """The number of people, where it is public and known: facts hold none that a pass over a source has found."""
         counted = self.facts.n is None and self.facts.n_is_public
         self.n = self._dataset.people.n if counted else self.facts.n
 

@@ -14,7 +14,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
@@ -124,14 +124,10 @@ def cost_of(mu: float) -> Cost:
 
 
 def total_cost(releases: Iterable[LedgerEntry], whole: float, before: Cost = _NOTHING) -> Cost:
-    """mu^2 of all releases, added to ``before``.
-
-    A release without mu took everything and counts as ``whole``, the budget's mu.
-    """
-    total = before
+    """mu^2 of all releases, added to ``before``; one without mu took everything: ``whole``, the budget's mu."""
     for release in releases:
-        total = _added(total, cost_of(whole if release.mu is None else release.mu))
-    return total
+        before = _added(before, cost_of(whole if release.mu is None else release.mu))
+    return before
 
 
 def _added(spent: Cost, cost: Cost) -> Cost:
@@ -239,11 +235,8 @@ class Ledger:
         return in_order(self._account.get().entries)
 
     def close(self) -> tuple[LedgerEntry, ...]:
-        """All releases, and none from now on: they settle the budget behind this ledger.
-
-        A release that another thread records meanwhile is included, or refused.
-        """
-        return in_order(self._account.update(lambda account: _Account(account.entries, account.spent, False)).entries)
+        """All releases, and none from now on: one that another thread records meanwhile is included, or refused."""
+        return in_order(self._account.update(lambda account: replace(account, is_open=False)).entries)
 
     @property
     def spent_mu(self) -> float:
@@ -251,10 +244,9 @@ class Ledger:
         return mu_rounded_up(self._account.get().spent)
 
     def whole_target(self) -> tuple[float, float]:
-        """The (epsilon, delta) of a budget used by this run alone, for answers that no mu describes.
+        """The (epsilon, delta) of a budget used by this run alone, for answers about samples, which no mu describes.
 
-        Answers about samples are accounted for by privacy loss distributions, which do not compose in mu^2 with other
-        releases. Raises PrivacyBudgetError, before data are read, if there is no such budget.
+        Raises PrivacyBudgetError, before data are read, if there is no such budget.
         """
         if self._target is None:
             raise PrivacyBudgetError(
@@ -368,8 +360,7 @@ class Balance:
 
     def reserve(self, reservation: Reservation, neighbours: Neighbours) -> Balance:
         """The balance with a reservation."""
-        reserved = {**self.reserved, reservation.name: reservation}
-        return Balance(self.mu, self.fixed, neighbours, reserved, self.released, self.spent)
+        return replace(self, neighbours=neighbours, reserved={**self.reserved, reservation.name: reservation})
 
     def settle(self, name: str, entries: Sequence[LedgerEntry]) -> Balance:
         """The balance with what was released in place of a reservation."""
@@ -378,7 +369,8 @@ class Balance:
         for entry in entries:
             released = (released, entry)
         neighbours = self.neighbours if reserved or released else self.fixed
-        return Balance(self.mu, self.fixed, neighbours, reserved, released, total_cost(entries, self.mu, self.spent))
+        spent = total_cost(entries, self.mu, self.spent)
+        return replace(self, neighbours=neighbours, reserved=reserved, released=released, spent=spent)
 
 
 class MemoryStore:
@@ -394,17 +386,14 @@ class MemoryStore:
         return self._balance.get()
 
     def balance(self) -> Balance:
-        return self._balance.get()
+        return self.known
 
     def reserve(self, choose: Callable[[Balance], Amount], neighbours: Neighbours) -> Reservation:
         """Hold the part that ``choose`` finds in the balance."""
         self.owner.require("this budget")
         name = str(next(self._names))
-
-        def reserve(balance: Balance) -> Balance:
-            return balance.reserve(Reservation(name, *choose(balance)), neighbours)
-
-        return self._balance.update(reserve).reserved[name]
+        after = self._balance.update(lambda before: before.reserve(Reservation(name, *choose(before)), neighbours))
+        return after.reserved[name]
 
     def settle(self, name: str, ledger: Ledger) -> Balance | None:
         """The balance after a reservation was replaced by what a ledger holds; None in a forked copy."""
@@ -414,16 +403,9 @@ class MemoryStore:
         return self._balance.update(lambda balance: balance.settle(name, entries))
 
 
-_forks = 0
-
-
-def _count_fork() -> None:
-    global _forks
-    _forks += 1
-
-
+_forks: list[None] = []
 if hasattr(os, "register_at_fork"):  # where processes fork
-    os.register_at_fork(after_in_child=_count_fork)
+    os.register_at_fork(after_in_child=lambda: _forks.append(None))
 
 
 class Owner:
@@ -434,21 +416,17 @@ class Owner:
     """
 
     def __init__(self) -> None:
-        self._process = _this_process()
+        self._process = len(_forks), os.getpid()
 
     @property
     def is_here(self) -> bool:
         """Whether this is that process."""
-        return self._process == _this_process()
+        return self._process == (len(_forks), os.getpid())
 
     def require(self, what: str) -> None:
         """Raise PrivacyBudgetError in any other process."""
         if not self.is_here:
             raise PrivacyBudgetError(f"{what} belongs to another process: a forked copy could spend it again")
-
-
-def _this_process() -> tuple[int, int]:
-    return _forks, os.getpid()
 
 
 Row: TypeAlias = tuple[str, ...]
@@ -480,7 +458,9 @@ def ledger_rows(releases: Iterable[LedgerEntry], mu: float | None) -> Iterator[R
         entries = list(group)
         first = entries[0]
         query = first.query if len(entries) == 1 else f"{first.query} (and {len(entries) - 1} more like it)"
-        yield query, _share(entries, mu), _mu(first, len(entries)), _noise(first), first.rounding
+        noise = ", ".join(f"{block.name}: {block.deviation:.3g}" for block in first.noise) or "none"
+        price = "none: samples" if first.mu is None else up(first.mu) + " each" * (len(entries) > 1)
+        yield query, _share(entries, mu), price, noise, first.rounding
 
 
 def _without_numbers(entry: LedgerEntry) -> object:
@@ -494,13 +474,3 @@ def _share(entries: Sequence[LedgerEntry], mu: float | None) -> str:
     if mu is None or math.isinf(mu):
         return ""
     return percent(len(entries) * (each / mu) ** 2)
-
-
-def _mu(entry: LedgerEntry, number: int) -> str:
-    if entry.mu is None:
-        return "none: samples"
-    return up(entry.mu) + (" each" if number > 1 else "")
-
-
-def _noise(entry: LedgerEntry) -> str:
-    return ", ".join(f"{block.name}: {block.deviation:.3g}" for block in entry.noise) or "none"

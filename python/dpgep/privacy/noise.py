@@ -1,17 +1,12 @@
 """Noise: how much a release of the moment matrix needs, and exactly rounded deviates on a public grid.
 
-The low-order bits of values on a grid reveal nothing. How much noise is the three-scale calibration of
-docs/mathematics.md, section 3.
+The low-order bits of values on a grid reveal nothing. Rows lie in the unit ball and sums are not divided by n. Noise:
+GOE with diagonal deviation s1 on the second moment, independent s2 on the sums per group, independent s3 on the counts.
+For neighbours x, x' the Gaussian-DP parameter is
 
-Rows lie in the unit ball and sums are not divided by n. Noise: GOE with diagonal deviation s1 on the second moment,
-independent s2 on the sums per group, independent s3 on the counts. For neighbours x, x' the Gaussian-DP parameter is
+    mu^2 = |xx^T - x'x'^T|_F^2 / s1^2 + |change of sums|^2 / s2^2 + |change of counts|^2 / s3^2,
 
-    mu^2 = |xx^T - x'x'^T|_F^2 / s1^2 + |change of sums|^2 / s2^2 + |change of counts|^2 / s3^2 .
-
-Replace-one. In different groups: at most 2/s1^2 + 2/s2^2 + 2/s3^2, or half of that if one of the two is in none, which
-is the only other case where there is one group. In the same group the worst case has |x| = |x'| = 1 and
--x.x' = min(1, s1^2/(2 s2^2)). Add/remove: one row, largest at norm 1: 1/s1^2 + 1/s2^2 + 1/s3^2.
-Proof: proofs/ThreeScales.v, which Coq checks.
+whose worst cases are those of `moment_mu`: docs/mathematics.md, section 3, and proofs/ThreeScales.v, which Coq checks.
 """
 
 from __future__ import annotations
@@ -127,9 +122,9 @@ def moment_mu(noise: MomentNoise, layout: MomentLayout, adjacency: Adjacency) ->
     one_row = second + sums + counts
     if adjacency == "add-remove":
         return math.sqrt(one_row) * _ROUND_UP
-    t = min(1.0, noise.second**2 / (2 * noise.sums**2)) if layout.sums else 0.0
+    t = min(1.0, noise.second**2 / (2 * noise.sums**2)) if layout.sums else 0.0  # -x.x' of the worst unit rows
     same_group = 2 * (1 - t * t) * second + 2 * (1 + t) * sums
-    other_group = 2 * one_row if layout.n_groups > 1 else one_row
+    other_group = 2 * one_row if layout.n_groups > 1 else one_row  # of a single group: a person who leaves it
     return math.sqrt(max(same_group, other_group)) * _ROUND_UP
 
 
@@ -237,24 +232,17 @@ def integer_noise(
 
 
 def on_grid(noise: MomentNoise, grid_bits: int | None = None, weight_bits: int = 0) -> IntegerNoise:
-    """Integer deviations no smaller than ``noise`` on the finest grid that the sampler supports, or on a given one.
-
-    In sums in which a person has the weight 2^``weight_bits``.
-    Raises ValueError if the budget is too small for any grid.
+    """Integer deviations no smaller than ``noise`` on the finest grid that the sampler supports, or on a given one, in
+    sums in which a person weighs 2^``weight_bits``. Raises ValueError if the budget is too small for any grid.
     """
     largest = max(noise.second, noise.sums, noise.counts)
     finest = min(MOST_BITS, (MOST_SCALE_BITS - weight_bits - math.frexp(largest)[1]) // 2)
     bits = finest if grid_bits is None else grid_bits
-    if FEWEST_BITS <= finest < bits:
-        raise ValueError(
-            f"this budget requires noise of {largest:.3g} times the row bound in sums over people, which a grid of "
-            f"{bits} bits cannot represent: use a larger budget, or moments summed with bits={finest}"
-        )
-    if finest < FEWEST_BITS:
-        raise ValueError(
-            f"this budget requires noise of {largest:.3g} times the row bound in sums over people, more than a "
-            "release can represent: use a larger budget"
-        )
+    if finest < max(bits, FEWEST_BITS):
+        why = f"which a grid of {bits} bits cannot represent: use a larger budget, or moments summed with bits={finest}"
+        if finest < FEWEST_BITS:
+            why = "more than a release can represent: use a larger budget"
+        raise ValueError(f"this budget requires noise of {largest:.3g} times the row bound in sums over people, {why}")
     unit = 2 * bits + weight_bits
     diagonal, sums, counts = (math.ceil(math.ldexp(s, unit)) for s in (noise.second, noise.sums, noise.counts))
     return IntegerNoise(bits, diagonal, root_of_part(diagonal, 2), sums, counts, weight_bits)

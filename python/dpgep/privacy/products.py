@@ -10,7 +10,7 @@ weighted by their factors: w f^2 x x^T = (f sqrt(w) x)(f sqrt(w) x)^T.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
@@ -68,20 +68,12 @@ GROUPS_SHARE = 0.2
 
 @dataclass(frozen=True)
 class ProductNoise:
-    """The noise of products.
+    """The noise of products."""
 
-    Attributes
-    ----------
-    kind : "fresh" draws new noise for each product and pays for each; "lazy" pays once for all.
-    shape : "goe", or (fresh only) "iid", the papers' shape.
-    n_products : number of products to pay for under fresh noise.
-    memory_limit : bytes in which lazy noise may store directions and answers; None: no limit.
-    """
-
-    kind: NoiseKind
-    shape: NoiseShape
-    n_products: int
-    memory_limit: int | None = None
+    kind: NoiseKind  # "fresh" draws new noise for each product and pays for each; "lazy" pays once for all
+    shape: NoiseShape  # "goe", or (fresh only) "iid", the papers' shape
+    n_products: int  # to pay for under fresh noise
+    memory_limit: int | None = None  # bytes in which lazy noise may store directions and answers; None: no limit
 
     def __post_init__(self) -> None:
         require_one_of("kind", self.kind, ("fresh", "lazy"))  # the kernel has a third one: none at all
@@ -112,26 +104,15 @@ class Products:
 
 @dataclass(frozen=True, eq=False)
 class NoisyProducts:
-    """Answers A V and B V for blocks V whose rows are vectors.
+    """Answers A V and B V for blocks V whose rows are vectors."""
 
-    Attributes
-    ----------
-    oracle : the compiled source of answers, for `core.rayleigh_flow`.
-    groups : released sums and counts; None for a problem in matrix form.
-    noise_level : expected operator norm of the noise in B, or in A where B is the identity, in one answer.
-    identity_b : whether B is the identity.
-    lazy : whether further answers are free.
-    n_views : directions that one row queries: its parts in each view.
-    most_directions : how many directions lazy noise may store; None: any number.
-    """
-
-    oracle: core.PairOracle
-    groups: ReleasedGroups | None
-    noise_level: float
+    oracle: core.PairOracle  # the compiled source of answers, for `core.rayleigh_flow`
+    groups: ReleasedGroups | None  # released sums and counts; None for a problem in matrix form
+    noise_level: float  # expected operator norm of the noise in B, or in A where B is the identity, in one answer
     identity_b: bool
-    lazy: bool
-    n_views: int = 1
-    most_directions: int | None = None
+    lazy: bool  # whether further answers are free
+    n_views: int = 1  # directions that one row queries: its parts in each view
+    most_directions: int | None = None  # that lazy noise may store; None: any number
 
     @property
     def capacity(self) -> float:
@@ -161,10 +142,10 @@ def row_products(
     """
     if math.isinf(mu):
         problem = problem.in_finest_weights()
-    rows = problem.row_products()
-    groups = (
-        _plain_groups(problem, charge) if math.isinf(mu) else _noisy_groups(problem, rows, mu, noise, stream, charge)
-    )
+        rows, groups = problem.row_products(), _plain_groups(problem, charge)
+    else:
+        rows = problem.row_products()
+        groups = _noisy_groups(problem, rows, mu, noise, stream, charge)
     d = problem.model.n_features
     pencil = pencil_of(problem.model, groups)
     oracle = core.PairOracle.of_rows(
@@ -343,18 +324,11 @@ def _group_blocks(problem: MomentProblem, noise: MomentNoise, bits: int | None =
 
 @dataclass(frozen=True, eq=False)
 class NoisySamples:
-    """Answers about samples.
+    """Answers about samples."""
 
-    Attributes
-    ----------
-    products : the compiled source of answers: `full`, `ascend`, `ascend_reduced`.
-    mechanism : the answers paid for, and their noise multipliers.
-    noise_level : expected operator norm of the noise in A in one answer about a sample.
-    """
-
-    products: core.SampledProducts
-    mechanism: SampledMechanism
-    noise_level: float
+    products: core.SampledProducts  # the compiled source of answers: `full`, `ascend`, `ascend_reduced`
+    mechanism: SampledMechanism  # the answers paid for, and their noise multipliers
+    noise_level: float  # expected operator norm of the noise in A in one answer about a sample
 
 
 @dataclass(frozen=True, eq=False)
@@ -395,7 +369,8 @@ def sampled_products(
     noise_full, noise_sampled = _covering(calibrated, problem, rows.n if starts is None else len(starts) - 1)
     charge(_release(calibrated, private=math.isfinite(epsilon)))
     arrays = rows.arrays()
-    products = _source(arrays)(
+    of_rows: Any = core.SampledProducts.of_dense if len(arrays) == 1 else core.SampledProducts.of_csr
+    products = of_rows(
         *arrays,
         factors,
         n_people=float(n),
@@ -426,9 +401,8 @@ def _by_person(factors: Matrix, batch: Batch) -> tuple[Matrix, Numbers | None, N
         )
     shares = np.nextafter(np.sqrt(np.ldexp(batch.weights.astype(np.float64), -WEIGHT_BITS)), 0.0)
     _, firsts, persons = np.unique(batch.persons, return_index=True, return_inverse=True)
-    persons = np.argsort(np.argsort(firsts))[
-        persons
-    ]  # by their first rows, whatever their ids: one more moves no others
+    # by their first rows, whatever their ids: one more moves no others
+    persons = np.argsort(np.argsort(firsts))[persons]
     starts = np.append(0, np.cumsum(np.bincount(persons)))
     return np.nextafter(factors * shares, 0.0), starts, np.argsort(persons, kind="stable")
 
@@ -444,10 +418,6 @@ def _covering(mechanism: SampledMechanism, problem: MomentProblem, n: int) -> tu
         covering_multiplier(full, errors[0], d) if full else 0.0,
         covering_multiplier(sampled, errors[1], d) if sampled else 0.0,
     )
-
-
-def _source(arrays: tuple[Any, ...]) -> Callable[..., core.SampledProducts]:
-    return core.SampledProducts.of_dense if len(arrays) == 1 else core.SampledProducts.of_csr
 
 
 def _release(mechanism: SampledMechanism, *, private: bool) -> LedgerEntry:

@@ -64,10 +64,9 @@ class Allowance:
 
 
 def most_people(facts: PublicFacts, n: int) -> int:
-    """A public bound on the number n of people, for bounding the rounding of their sums.
+    """A public bound on the number n of people, for bounding the rounding of their sums: n itself where it is public.
 
-    n itself where it is public. Otherwise MOST_PEOPLE, or four times ``public_n`` if that is more; ValueError if
-    there are more people, which is all that becomes known about their number.
+    ValueError if there are more people, which is all that becomes known about their number.
     """
     if facts.adjacency == "replace-one":
         return n
@@ -85,8 +84,7 @@ def moments_allowance(base: MomentNoise, n: int, d: int, directions: int, bits: 
     """For one noisy second moment known through its products with that many directions, and exact sums and counts.
 
     ``base`` is the noise for mu = 1. Errors of m products move the answers, in multiples of noise, by sqrt(12 m) times
-    the error of one (weights 2/s^2 across and 1/s^2 along a direction, twice for two neighbours). Sums are those of
-    rows on the integer grid of 2^-bits, whose entries are rounded toward zero.
+    the error of one (weights 2/s^2 across and 1/s^2 along a direction, twice for two neighbours).
     """
     relative = (math.sqrt(12 * directions) * product_error(n, d, directions) + _tilt(directions)) / base.second
     if base.sums:

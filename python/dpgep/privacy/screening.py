@@ -42,18 +42,11 @@ _SEED = 0x73637265656E
 
 @dataclass(frozen=True, eq=False)
 class Screen:
-    """Released scores, all public.
+    """Released scores, all public."""
 
-    Attributes
-    ----------
-    scores : (d,), diag(A)/diag(B); for two views the norm of each feature's row of their cross-covariance.
-    energy : (d,), diagonal of the second moment of the rows, where there are rows.
-    noise : deviation of the noise in ``energy``, or in diag(A).
-    """
-
-    scores: Matrix
-    energy: Matrix | None
-    noise: float
+    scores: Matrix  # (d,), diag(A)/diag(B); for two views the norm of each feature's row of their cross-covariance
+    energy: Matrix | None  # (d,), diagonal of the second moment of the rows, where there are rows
+    noise: float  # its deviation, in `energy`, or in diag(A)
 
 
 @dataclass(frozen=True)
@@ -78,12 +71,7 @@ def screen_matrices(problem: MatrixProblem, mu: float, stream: core.NoiseStream,
 def screen_rows(problem: MomentProblem, mu: float, stream: core.NoiseStream, charge: Charge) -> Screen:
     """Diagonal of the second moment with the sums and counts of the model, or with the row norms of two views.
 
-    The diagonal is a part of the moment matrix, so its calibration applies. For two views sums are not released:
-    row norms are 1-Lipschitz in the Frobenius norm, and diagonal and row norms use different entries of the
-    second moment, so together they change by at most sqrt 2 (add-remove: 1), with means subtracted by sqrt 13.5
-    (sqrt 8.5).
-
-    All are exact integers except the row norms, which are rounded to a grid.
+    All are exact integers except the row norms, which are rounded to a grid. Sensitivities: `_views_sensitivity`.
     """
     if math.isinf(mu):
         return _plain_screen(problem, charge)
@@ -244,10 +232,8 @@ def keep_features(curator: Curator, n_features: int, share: float, purpose: str)
 
 
 def _missed(curator: Curator, screen: Screen, features: NDArray[np.intp], n_features: int) -> float:
-    """Expected share of the largest true scores that lies outside of the features kept.
-
-    True scores are drawn as they may have been: normal, with the mean and what noise leaves of the spread of the
-    released ones, given those.
+    """Expected share of the largest true scores that lies outside of the features kept, drawn as they may have been:
+    normal, with the mean and what noise leaves of the spread of the released ones, given those.
     """
     deviation = _score_deviation(curator, screen)
     if not deviation.any():

@@ -28,29 +28,16 @@ THREADED_DIMENSION = 800
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FantopeFit(Shown):
-    """An approximate solution of `fantope_relaxation`, and what proves how approximate.
+    """An approximate solution of `fantope_relaxation`, and what proves how approximate."""
 
-    Attributes
-    ----------
-    sparse : (d, d), the lasso iterate P: entries exactly zero, constraint met up to ``primal_residual``. Its leading
-        eigenvectors are the answer of Algorithm 2.
-    spectral : (d, d), H in the Fantope.
-    feasible : (d, d), P = B^{-1/2} H B^{-1/2}, which meets the constraint.
-    multiplier : (d, d), Y with |Y_ij| <= phi, which proves the bound; with ``feasible`` a warm start.
-    objective : -tr(A P) + phi ||P||_{1,1} at ``feasible``.
-    gap : objective minus a lower bound of the optimum: no point of the set is better by more.
-    n_iterations : ADMM steps, one eigendecomposition each.
-    converged : whether the gap met the tolerance.
-    """
-
-    sparse: Matrix
-    spectral: Matrix
-    feasible: Matrix
-    multiplier: Matrix
-    objective: float
-    gap: float
-    n_iterations: int
-    converged: bool
+    sparse: Matrix  # (d, d), the lasso iterate P, entries exactly zero: its leading eigenvectors answer Algorithm 2
+    spectral: Matrix  # (d, d), H in the Fantope
+    feasible: Matrix  # (d, d), P = B^{-1/2} H B^{-1/2}, which meets the constraint
+    multiplier: Matrix  # (d, d), Y with |Y_ij| <= phi, which proves the bound; with `feasible` a warm start
+    objective: float  # -tr(A P) + phi ||P||_{1,1} at `feasible`
+    gap: float  # objective minus a lower bound of the optimum: no point of the set is better by more
+    n_iterations: int  # ADMM steps, one eigendecomposition each
+    converged: bool  # whether the gap met the tolerance
 
 
 def fantope_relaxation(

@@ -86,8 +86,7 @@ def first_block(curator: Curator, k: int, init: Any) -> Matrix:
 def convex(curator: Curator, k: int, share: float, sparsity: int | None) -> tuple[Iterator[Matrix], str]:
     """Algorithm 2 of Hu et al.: leading vectors of the l1-penalized convex relaxation on one noisy pair.
 
-    A and B come from one joint release, at half the price of the printed two. The penalty, the paper's phi of order
-    (noise of an entry) x sqrt(log d), follows from the public deviation alone; the paper sets it from the data.
+    The penalty, of order (noise of an entry) x sqrt(log d), follows from the public deviation; the paper's from data.
     """
     pair = curator.model.noisy(curator.answer(Release(), share, _PURPOSE)).pair()
     d = len(pair.a)

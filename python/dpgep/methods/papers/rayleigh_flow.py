@@ -392,8 +392,7 @@ def _run(
 def _narrowing(products: NoisyProducts, start: Matrix, options: FlowOptions, share: float) -> list[tuple[int, int]]:
     """Numbers of features on the way from those of a start to the few that are kept, and steps with each.
 
-    Truncated at once, a dense start keeps features that say nothing of where the others would have led: a component
-    that has none of its own among them gets no gradient, and is lost.
+    Truncated at once, a component that has none of its own features among those kept gets no gradient, and is lost.
     """
     used = int((start != 0).any(axis=0).sum())
     widths = []

@@ -7,18 +7,10 @@ rows being vectors, V (d, d) and U (K, d) with orthonormal rows. "sr-dp" release
 
     V <- orth(V + 2 eta_B V B),   U <- orth(U + 2 eta_A (U W) A W^T),
 
-and "dpsrs" keeps the largest features of U W between two orthonormalizations. Where we depart from the paper, and why:
-
-- Lambda is max(diag(V B~ V^T), 0) of the last noisy product. The paper reads it off the exact B, which is not private.
-- The second gradient moves by up to 2 D_F(A)/min(Lambda + xi) when a person is replaced; the paper's C_2/(n xi) forgets
-  that its W depends on the data as well. Here the curator is asked for products of A with rows of U W and adds noise in
-  proportion to their norms: the same bound direction by direction, and its worst case is not paid for.
-- The last product of a phase measures (Lambda, or the eigenvalues) the basis that it was asked for; those before move
-  it.
-- DPSRS truncates eigenvectors of B and coordinates U, neither of which makes U W sparse. We truncate the features of
-  U W, and the next orthonormalization mixes vectors within their one support.
-- V is complete, so one product asks for all of B. Under lazy noise the pair is therefore asked for once, and all later
-  steps are post-processing; fresh noise, the paper's, pays for every step.
+and "dpsrs" keeps the largest features of U W between two orthonormalizations. The last product of a phase measures
+(Lambda, or the eigenvalues) the basis that it was asked for; those before move it. V is complete, so one product asks
+for all of B: under lazy noise the pair is asked for once, and later steps are post-processing; fresh noise, the
+paper's, pays for every step. docs/reduction.md says where we depart from the paper, and why.
 """
 
 from __future__ import annotations
@@ -187,17 +179,11 @@ class ReductionDiagnostics(Diagnostics):
 
 @dataclass(frozen=True, eq=False)
 class _Reduction:
-    """B + xi I as V^T diag(scales) V, V (r, d) with orthonormal rows; the identity where V is None.
+    """B + xi I as V^T diag(scales) V, V (r, d) with orthonormal rows; the identity where V is None."""
 
-    Attributes
-    ----------
-    vectors, scales : V and D = Lambda + xi, without the directions in which D is zero to rounding.
-    eigenvalues, whitening_error, step_size, n_products : of the phase, for the diagnostics.
-    """
-
-    vectors: Matrix | None
-    scales: Matrix
-    eigenvalues: Matrix
+    vectors: Matrix | None  # V, without the directions in which D is zero to rounding
+    scales: Matrix  # D = Lambda + xi
+    eigenvalues: Matrix  # this and what follows are for the diagnostics
     whitening_error: float
     step_size: float
     n_products: int
@@ -225,18 +211,15 @@ class _Reduction:
 
 @dataclass(frozen=True, eq=False)
 class _Leading:
-    """Leading eigenvectors (K, d) in features, their eigenvalues, and how it went.
-
-    ``first`` is the mean eigenvalue of the vectors drawn at random, ``movement`` the last step's.
-    """
+    """Leading eigenvectors (K, d) in features, their eigenvalues, and how it went."""
 
     vectors: Matrix
     eigenvalues: Matrix
     step_size: float
     n_products: int
     converged: bool
-    first: float
-    movement: float
+    first: float  # the mean eigenvalue of the vectors drawn at random
+    movement: float  # the last step's
 
 
 def dpsr(curator: Curator, n_components: int, options: DpsrOptions) -> MethodResult:

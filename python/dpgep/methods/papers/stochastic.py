@@ -3,28 +3,15 @@
     DP-SPCA     G = A_S V + Z V,                              V <- orth(V + eta G)
     DP-VRPCA    G = A V_0 + Z_0 V_0 + (A_S + Z)(V - V_0),     V <- orth(V + eta G)
 
-A is the second moment of the rows, A_S that of a Poisson sample, drawn anew in each step, Z the noise of a step. The
-second needs a gradient of all people once an epoch, and then noise in proportion to V - V_0 alone.
-
-We depart from the paper in three ways. Samples are Poisson samples, since that is what there is accounting for. Step
-sizes fall from one public number to another, not needing to know the eigengap. And V_0, the anchor of an epoch, is the
-mean of the blocks at which the later half of the epochs so far began, its gradient the mean of theirs: A is linear, so
-the noise of several full gradients is averaged for nothing.
-
-How far an ascent ends from the leading eigenvectors its own steps show, at no cost. A step moves V across its span by
-eta times the residual R = (I - V^T V) A V + xi, xi the noise of the answer and of the sample. Near the end,
+A is the second moment of the rows, A_S that of a Poisson sample, drawn anew in each step, Z the noise of a step.
+docs/stochastic.md says where we depart from the paper, and how steps show their own errors: a step moves V across its
+span by eta times the residual R = (I - V^T V) A V + xi, xi the noise of the answer and of the sample. Near the end,
 with t the tangent of the angle between component k and an eigenvector of eigenvalue mu,
 
-    t <- (1 + eta mu)/(1 + eta lambda_k) t + eta/(1 + eta lambda_k) xi:
+    t <- (1 + eta mu)/(1 + eta lambda_k) t + eta/(1 + eta lambda_k) xi.
 
-a known function of the steps, of lambda_k - mu, and of the variance of xi, which is that of R about its mean over the
-last steps. Where the ascent has not arrived, the mean of R exceeds its own error, and shows (lambda_k - mu) t itself.
-Steps are functions of released answers.
-
-A block that begins at random has a row more than there are components. It turns none of them, as rows are made
-orthogonal in their order, an answer costs the same for any number of rows, and its quotient tells the next eigenvalue.
-The others are taken to fall geometrically from there, and to add up to the variance that is left, by the mean of all
-variances, which quotients of random directions show.
+The variance of xi is that of R about its mean over the last steps; where the ascent has not arrived, that mean exceeds
+its own error, and shows (lambda_k - mu) t itself.
 """
 
 from __future__ import annotations
@@ -176,25 +163,15 @@ class StochasticDiagnostics(Diagnostics):
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """What m steps showed, on the directions of the mean of their quotients.
+    """What m steps showed, on the directions of the mean of their quotients."""
 
-    Attributes
-    ----------
-    vectors : (K, d), the block after the last step, turned to these directions by ``rotation``^T.
-    values : (K,), their quotients.
-    residuals : (K,), squared norms of the mean residuals, without what their own error adds.
-    scatter : (K,), squared norms of the residuals about their mean; 0 of a single step.
-    entries : (K, K), variances of the entries of the mean quotient.
-    following : the quotient of the row after these, if there is one.
-    """
-
-    vectors: Matrix
+    vectors: Matrix  # (K, d), the block after the last step, turned to these directions by rotation^T
     rotation: Matrix
-    values: Matrix
-    residuals: Matrix
-    scatter: Matrix
-    entries: Matrix
-    following: float | None
+    values: Matrix  # (K,), their quotients
+    residuals: Matrix  # (K,), squared norms of the mean residuals, without what their own error adds
+    scatter: Matrix  # (K,), squared norms of the residuals about their mean; 0 of a single step
+    entries: Matrix  # (K, K), variances of the entries of the mean quotient
+    following: float | None  # the quotient of the row after these, if there is one
 
     @classmethod
     def of(cls, ascend: Ascend, block: Matrix, k: int, steps: Matrix, n_scattered: int) -> Trace:
@@ -226,23 +203,15 @@ class Trace:
 
 @dataclass(frozen=True, eq=False)
 class Ascent:
-    """The steps of an ascent, from the first, and what is known of the noise that stays in its answers.
+    """The steps of an ascent, from the first, and what is known of the noise that stays in its answers."""
 
-    Attributes
-    ----------
-    steps : (T,), step sizes.
-    total : sum of all variances; as much again as the components have where it is not known.
-    variance : of an entry, of the noise in what all answers of the last epoch share; 0 where they share none.
-    """
-
-    steps: Matrix
-    total: float | None
-    variance: float = 0.0
+    steps: Matrix  # (T,), step sizes
+    total: float | None  # sum of all variances; as much again as the components have where it is not known
+    variance: float = 0.0  # of an entry, of the noise in what all answers of the last epoch share; 0: they share none
 
     def accuracy(self, trace: Trace, known: Accuracy, noise: Matrix) -> tuple[Accuracy, Matrix]:
-        """The accuracy of components, some of them lost by ``known``; and which may not have arrived.
-
-        ``noise`` (K,) is the variance of the noise in an entry of a residual.
+        """The accuracy of components, some lost by ``known``, with noise of this variance in entries of residuals; and
+        which may not have arrived.
         """
         values, (k, d) = trace.values, trace.vectors.shape
         found = known.lost.index(True) if True in known.lost else k
@@ -395,10 +364,7 @@ def _result(
     step_sizes: tuple[float, float],
     level: float,
 ) -> MethodResult:
-    """Eigenvectors on the span of the final block, by the mean of its noisy quotients.
-
-    ``lengths`` (K,) are the squared norms of what the last answer about a sample was asked for.
-    """
+    """Eigenvectors on the final block's span; ``lengths`` (K,): squared norms of what the last sample was asked."""
     values, mechanism, d = trace.values, answers.mechanism, curator.model.n_features
     by_noise = quotient_accuracy(values, np.ones(len(values)), noise_level=level, n_features=d)
     accuracy, unsure = ascent.accuracy(trace, by_noise, lengths * answers.noise_level**2 / (4 * d))
@@ -412,8 +378,8 @@ def _result(
         step_sizes=(float(step_sizes[0]), float(step_sizes[1])),
         noise_multipliers=(mechanism.noise_sampled, mechanism.noise_full),
     )
-    rejected, accuracy_warnings = answers.products.n_rejected_steps, []
-    if rejected:
+    accuracy_warnings = []
+    if rejected := answers.products.n_rejected_steps:
         below = f"{diagnostics.step_sizes[0]:.3g}"
         accuracy_warnings.append(f"{rejected} steps were too large and were rejected: give step_sizes below {below}")
     if unsure.any():
