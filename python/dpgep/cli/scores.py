@@ -102,8 +102,8 @@ def _problem(
             groups, model = (labels,), FdaModel(model.n_features, public_classes(labels, None, classes))
         bound: Any = solution.privacy.bound if solution.preprocessing is None else "auto"
         person = None if options.person is None else data.vector(options.person)
-        how = bound, solution.preprocessing, adjacency, options.public_n, person, None, None, None
-        return moment_problem(lambda *_: model, views, groups, *how)
+        how: Any = {"preprocessing": solution.preprocessing, "adjacency": adjacency, "public_n": options.public_n}
+        return moment_problem(lambda *_: model, views, groups, bound=bound, person=person, **how)
 
 
 def _place(options: argparse.Namespace) -> Output:

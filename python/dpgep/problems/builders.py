@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -12,24 +12,20 @@ from dpgep._checks import require_flag, require_non_negative, require_people
 from dpgep.data.inputs import View, check_adjacency, n_rows, public_classes, slice_edges
 from dpgep.models import GepModel
 from dpgep.models.model import Adjacency, Matrix, PublicFacts
-from dpgep.models.preprocessing import AutoPreprocessing, Bound, Preprocessing
 from dpgep.models.row_model import Classes, Slices
-from dpgep.problems.problem import MatrixProblem, MomentProblem, moment_problem
+from dpgep.problems.problem import MatrixProblem, MomentProblem, Terms, moment_problem, with_terms
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
+@with_terms
 def pca(
     X: Any,
     *,
-    bound: Bound = "auto",
-    preprocessing: AutoPreprocessing | Preprocessing | None = None,
     center: bool = True,
     standardize: bool = False,
-    adjacency: Adjacency = "replace-one",
-    public_n: int | None = None,
-    person: Any = None,
-    rows: int | None = None,
-    weights: Any = None,
-    largest_weight: float | None = None,
+    **terms: Unpack[Terms],
 ) -> MomentProblem:
     """Principal component analysis of the rows of X.
 
@@ -102,23 +98,16 @@ def pca(
     """
     require_flag("standardize", standardize)
     kind = models.StandardizedPcaModel if standardize else models.PcaModel
-    how = bound, preprocessing, adjacency, public_n, person, rows, weights, largest_weight
-    return moment_problem(lambda x: kind(x.width, center), (X,), (), *how)
+    return moment_problem(lambda x: kind(x.width, center), (X,), (), **terms)
 
 
+@with_terms
 def cca(
     X: Any,
     Y: Any,
     *,
-    bound: Bound = "auto",
-    preprocessing: AutoPreprocessing | Preprocessing | None = None,
     center: bool = True,
-    adjacency: Adjacency = "replace-one",
-    public_n: int | None = None,
-    person: Any = None,
-    rows: int | None = None,
-    weights: Any = None,
-    largest_weight: float | None = None,
+    **terms: Unpack[Terms],
 ) -> MomentProblem:
     """Canonical correlation analysis of two views of the same people.
 
@@ -144,23 +133,16 @@ def cca(
     TypeError, ValueError
         As in `dpgep.pca`, and if X and Y differ in their number of rows.
     """
-    how = bound, preprocessing, adjacency, public_n, person, rows, weights, largest_weight
-    return moment_problem(lambda x, y: models.CcaModel((x.width, y.width), center), (X, Y), (), *how)
+    return moment_problem(lambda x, y: models.CcaModel((x.width, y.width), center), (X, Y), (), **terms)
 
 
+@with_terms
 def pls(
     X: Any,
     Y: Any,
     *,
-    bound: Bound = "auto",
-    preprocessing: AutoPreprocessing | Preprocessing | None = None,
     center: bool = True,
-    adjacency: Adjacency = "replace-one",
-    public_n: int | None = None,
-    person: Any = None,
-    rows: int | None = None,
-    weights: Any = None,
-    largest_weight: float | None = None,
+    **terms: Unpack[Terms],
 ) -> MomentProblem:
     """Partial least squares of two views of the same people: the directions whose scores have the largest covariance.
 
@@ -180,22 +162,15 @@ def pls(
     preprocessing, center, adjacency, public_n, person, rows, weights, largest_weight
         As in `dpgep.pca`.
     """
-    how = bound, preprocessing, adjacency, public_n, person, rows, weights, largest_weight
-    return moment_problem(lambda x, y: models.PlsModel((x.width, y.width), center), (X, Y), (), *how)
+    return moment_problem(lambda x, y: models.PlsModel((x.width, y.width), center), (X, Y), (), **terms)
 
 
+@with_terms
 def multiset_cca(
     views: Sequence[Any],
     *,
-    bound: Bound = "auto",
-    preprocessing: AutoPreprocessing | Preprocessing | None = None,
     center: bool = True,
-    adjacency: Adjacency = "replace-one",
-    public_n: int | None = None,
-    person: Any = None,
-    rows: int | None = None,
-    weights: Any = None,
-    largest_weight: float | None = None,
+    **terms: Unpack[Terms],
 ) -> MomentProblem:
     """Multiset canonical correlation analysis: what two or more views of the same people have in common.
 
@@ -232,23 +207,18 @@ def multiset_cca(
     """
     if not isinstance(views, (list, tuple)):
         raise TypeError(f"views must be a list of matrices, one for each view, got {type(views).__name__}")
-    how = bound, preprocessing, adjacency, public_n, person, rows, weights, largest_weight
-    return moment_problem(lambda *x: models.MultisetCcaModel(tuple(view.width for view in x), center), views, (), *how)
+    return moment_problem(
+        lambda *x: models.MultisetCcaModel(tuple(view.width for view in x), center), views, (), **terms
+    )
 
 
+@with_terms
 def fda(
     X: Any,
     labels: Any,
     *,
     classes: Sequence[Hashable] | Literal["public"] | None = None,
-    bound: Bound = "auto",
-    preprocessing: AutoPreprocessing | Preprocessing | None = None,
-    adjacency: Adjacency = "replace-one",
-    public_n: int | None = None,
-    person: Any = None,
-    rows: int | None = None,
-    weights: Any = None,
-    largest_weight: float | None = None,
+    **terms: Unpack[Terms],
 ) -> MomentProblem:
     """Fisher discriminant analysis: directions that separate classes.
 
@@ -288,10 +258,10 @@ def fda(
     def model(x: View) -> models.FdaModel:
         return models.FdaModel(x.width, public_classes(labels, n_rows(x.rows), classes))
 
-    how = bound, preprocessing, adjacency, public_n, person, rows, weights, largest_weight
-    return moment_problem(model, (X,), (labels,), *how)
+    return moment_problem(model, (X,), (labels,), **terms)
 
 
+@with_terms
 def sir(
     X: Any,
     y: Any,
@@ -299,14 +269,7 @@ def sir(
     slices: int = 10,
     y_range: tuple[float, float] | None = None,
     edges: Sequence[float] | None = None,
-    bound: Bound = "auto",
-    preprocessing: AutoPreprocessing | Preprocessing | None = None,
-    adjacency: Adjacency = "replace-one",
-    public_n: int | None = None,
-    person: Any = None,
-    rows: int | None = None,
-    weights: Any = None,
-    largest_weight: float | None = None,
+    **terms: Unpack[Terms],
 ) -> MomentProblem:
     """Sliced inverse regression: directions of X that a response y depends on.
 
@@ -336,10 +299,10 @@ def sir(
         As in `dpgep.pca`, and if y is not a vector of n real numbers or the slices are not publicly specified.
     """
     interior = tuple(slice_edges(slices, y_range, edges).tolist())
-    how = bound, preprocessing, adjacency, public_n, person, rows, weights, largest_weight
-    return moment_problem(lambda x: models.SirModel(x.width, interior), (X,), (y,), *how)
+    return moment_problem(lambda x: models.SirModel(x.width, interior), (X,), (y,), **terms)
 
 
+@with_terms
 def contrastive_pca(
     X: Any,
     labels: Any,
@@ -347,14 +310,7 @@ def contrastive_pca(
     target: Hashable,
     background: Hashable,
     alpha: float = 1.0,
-    bound: Bound = "auto",
-    preprocessing: AutoPreprocessing | Preprocessing | None = None,
-    adjacency: Adjacency = "replace-one",
-    public_n: int | None = None,
-    person: Any = None,
-    rows: int | None = None,
-    weights: Any = None,
-    largest_weight: float | None = None,
+    **terms: Unpack[Terms],
 ) -> MomentProblem:
     """Contrastive principal component analysis: directions that vary more in a target than in a background.
 
@@ -389,10 +345,10 @@ def contrastive_pca(
         classes = public_classes(labels, n_rows(x.rows), (target, background))
         return models.ContrastivePcaModel(x.width, Classes(classes), float(alpha))
 
-    how = bound, preprocessing, adjacency, public_n, person, rows, weights, largest_weight
-    return moment_problem(model, (X,), (labels,), *how)
+    return moment_problem(model, (X,), (labels,), **terms)
 
 
+@with_terms
 def table_problem(
     X: Any,
     groups: Any = None,
@@ -402,14 +358,7 @@ def table_problem(
     y_range: tuple[float, float] | None = None,
     edges: Sequence[float] | None = None,
     by_group: bool = False,
-    bound: Bound = "auto",
-    preprocessing: AutoPreprocessing | Preprocessing | None = None,
-    adjacency: Adjacency = "replace-one",
-    public_n: int | None = None,
-    person: Any = None,
-    rows: int | None = None,
-    weights: Any = None,
-    largest_weight: float | None = None,
+    **terms: Unpack[Terms],
 ) -> MomentProblem:
     """One release of all second moments of rows, for any later question.
 
@@ -436,8 +385,7 @@ def table_problem(
             raise ValueError("give either edges, which say how many slices there are, or slices with y_range")
         return models.TableModel(x.width, Slices(tuple(slice_edges(**cuts).tolist())), by_group)
 
-    how = bound, preprocessing, adjacency, public_n, person, rows, weights, largest_weight
-    return moment_problem(model, (X,), () if groups is None else (groups,), *how)
+    return moment_problem(model, (X,), () if groups is None else (groups,), **terms)
 
 
 def gep(

@@ -6,7 +6,8 @@ from abc import ABC
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, NoReturn
+from inspect import signature
+from typing import TYPE_CHECKING, Any, NoReturn, TypedDict, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +45,11 @@ from dpgep.models.row_model import Classes, RowModel, input_names, layout_of, vi
 from dpgep.sources import Scan, Selection
 from dpgep.sources.kinds import is_dask_collection, is_dask_frame, is_spark_frame
 from dpgep.sources.scan import parquet_parts
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+_B = TypeVar("_B", bound="Callable[..., MomentProblem]")
 
 
 class Problem(ABC):
@@ -346,21 +352,38 @@ def split_off(
     return Weighting(person, rows, weights, largest_weight).split_off(views)
 
 
+class Terms(TypedDict, total=False):
+    """What every problem of rows takes: see `dpgep.pca`."""
+
+    bound: Bound
+    preprocessing: AutoPreprocessing | Preprocessing | None
+    adjacency: Adjacency
+    public_n: int | None
+    person: Any
+    rows: int | None
+    weights: Any
+    largest_weight: float | None
+
+
 def moment_problem(
     make: Callable[..., RowModel],
     data: Sequence[Any],
     groups: Sequence[Any],
-    bound: Bound,
-    preprocessing: AutoPreprocessing | Preprocessing | None,
-    adjacency: Any,
-    public_n: Any,
-    *counted: Any,
+    *,
+    bound: Bound = "auto",
+    preprocessing: AutoPreprocessing | Preprocessing | None = None,
+    adjacency: Adjacency = "replace-one",
+    public_n: int | None = None,
+    person: Any = None,
+    rows: int | None = None,
+    weights: Any = None,
+    largest_weight: float | None = None,
 ) -> MomentProblem:
     """The problem of the model that ``make`` makes of views, for these and for labels or responses of the same people.
 
-    ``counted``: person, rows, weights and largest_weight.
+    All else are `Terms`.
     """
-    data, weighting = split_off(data, *counted)
+    data, weighting = split_off(data, person, rows, weights, largest_weight)
     labelled = zip(data, view_labels(len(data)), strict=True)
     views = [opened(values, label, adjacency) for values, label in labelled]
     model = named(make(*views), *(view.names for view in views))
@@ -391,18 +414,17 @@ def moment_problem(
     return MomentProblem(model, facts, layout_of(model, facts), dataset, auto=auto, is_sparse=is_sparse)
 
 
-def problem_of(
-    model: RowModel,
-    *data: Any,
-    bound: Bound = "auto",
-    preprocessing: AutoPreprocessing | Preprocessing | None = None,
-    adjacency: Adjacency = "replace-one",
-    public_n: int | None = None,
-    person: Any = None,
-    rows: int | None = None,
-    weights: Any = None,
-    largest_weight: float | None = None,
-) -> MomentProblem:
+def with_terms(build: _B) -> _B:
+    """A function whose ``**terms`` are parameters by their names, for `help`, estimators and options of commands."""
+    own, of_all = (signature(each).parameters.values() for each in (build, moment_problem))
+    parameters = [each for each in own if each.kind is not each.VAR_KEYWORD]
+    parameters += [each for each in of_all if each.kind is each.KEYWORD_ONLY]
+    vars(build)["__signature__"] = signature(build).replace(parameters=parameters)
+    return build
+
+
+@with_terms
+def problem_of(model: RowModel, *data: Any, **terms: Unpack[Terms]) -> MomentProblem:
     """The problem of any model of rows, also of one that is defined elsewhere (docs/your-own-model.md).
 
     Parameters
@@ -433,8 +455,7 @@ def problem_of(
             require_width(view.width, name, columns.stop - columns.start)
         return model
 
-    how = bound, preprocessing, adjacency, public_n, person, rows, weights, largest_weight
-    return moment_problem(of_its_width, people[:n_views], people[n_views:], *how)
+    return moment_problem(of_its_width, people[:n_views], people[n_views:], **terms)
 
 
 def prepared_problem(

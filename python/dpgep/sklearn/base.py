@@ -30,8 +30,6 @@ from dpgep.sources.tables import table_width
 
 P = TypeVar("P", bound="PrivateEstimator")
 
-# What every problem takes.
-_OF_ALL = ("bound", "preprocessing", "adjacency", "public_n")
 _LARGEST = 2.0**500
 # Messages about the form of data; of those that go on with a print of the data, the part before it.
 _OF_FORM = re.compile(
@@ -255,8 +253,7 @@ class Projection(ClassNamePrefixFeaturesOutMixin, PrivateEstimator):  # type: ig
 
     def _problem(self, *data: Any, **known: Any) -> MomentProblem:
         own = {each.name for each in fields(self)} & {*signature(self._build).parameters}
-        given = {name: getattr(self, name) for name in own.union(_OF_ALL)}
-        return self._build(*data, **{**given, **known})
+        return self._build(*data, **{**{name: getattr(self, name) for name in own}, **known})
 
     def _options(self) -> dict[str, Any]:
         given = {name: getattr(self, name, None) for name in ("method", "sparsity", "regularization")}
