@@ -41,9 +41,7 @@ def whole_number(value: Any) -> int | None:
 
 
 def require_count(name: str, value: Any, *, least: int = 1, largest: int | None = None) -> int:
-    """``value`` as an int. Raises ValueError unless it is a whole number from ``least`` to ``largest`` (None: what the
-    kernels count to).
-    """
+    """``value`` as an int. Raises ValueError unless it is whole and from ``least`` to ``largest`` (None: 2^63 - 1)."""
     number = whole_number(value)
     if number is None or not least <= number <= (_MOST if largest is None else largest):
         limit = f"of at least {least}" if largest is None else f"between {least} and {largest}"

@@ -16,20 +16,15 @@ class MissingExtraError(ImportError):
 
 
 def import_extra(module: str, extra: str) -> Any:
-    """The module, or a MissingExtraError that says how to install it.
-
-    Only the absence of the package itself is translated: an import error inside an installed package is passed on.
-    """
+    """The module, or a MissingExtraError that says how to install it; errors inside an installed package pass."""
     package = module.partition(".")[0]
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name != package:
             raise
-        raise MissingExtraError(
-            f"{package} is not installed: run pip install 'dpgep[{extra}]' "
-            f"(from a clone of the repository: pip install '.[{extra}]')"
-        ) from None
+        how = f"run pip install 'dpgep[{extra}]' (from a clone of the repository: pip install '.[{extra}]')"
+        raise MissingExtraError(f"{package} is not installed: {how}") from None
 
 
 def data_frame(values: Any, index: Any, columns: Any = None, *, name: Any = None) -> Any:
@@ -38,10 +33,8 @@ def data_frame(values: Any, index: Any, columns: Any = None, *, name: Any = None
 
 
 def progress_bar(wanted: bool | None, what: str, total: int | None, unit: str) -> AbstractContextManager[Any]:
-    """A tqdm bar on stderr, in a notebook below its cell, or None in its place.
-
-    ``wanted``: True for always, False for never, None for a bar after a second in a terminal or a notebook, where tqdm
-    is installed.
+    """A tqdm bar on stderr, in a notebook below its cell, or None in its place. ``wanted``: always, never, or (None)
+    after a second in a terminal or a notebook, where tqdm is installed.
     """
     if wanted is False or (wanted is None and not (sys.stderr and sys.stderr.isatty()) and not _in_notebook()):
         return nullcontext()
@@ -54,10 +47,8 @@ def progress_bar(wanted: bool | None, what: str, total: int | None, unit: str) -
             raise
         return nullcontext()
     delay = 0.0 if wanted else _DELAY
-    bar: AbstractContextManager[Any] = tqdm(
-        desc=what, total=total, unit=f" {unit}", unit_scale=True, delay=delay, file=sys.stderr
-    )
-    return bar
+    how = {"unit": f" {unit}", "unit_scale": True, "delay": delay, "file": sys.stderr}
+    return tqdm(desc=what, total=total, **how)  # type: ignore[no-any-return]
 
 
 def _in_notebook() -> bool:

@@ -135,10 +135,8 @@ class Document:
         if self.name != kind.name:
             raise ValueError(f'this is not a file of format "{kind.name}": its format is {_shown(self.name)}')
         if type(self.version) is not int or self.version != kind.version:
-            raise ValueError(
-                f"this file was written by {self.writer} in version {_shown(self.version)} of its format; this dpgep "
-                f"reads {kind.version}"
-            )
+            what = f"version {_shown(self.version)} of its format; this dpgep reads {kind.version}"
+            raise ValueError(f"this file was written by {self.writer} in {what}")
         return self
 
     def record(self, kind: type[Any], where: str) -> Any:
@@ -235,10 +233,7 @@ class _Encoder:
 
 
 def decoded(document: Any, kind: Any, where: str, *, by: str = "dpgep", payload: memoryview | bytes = b"") -> Any:
-    """A value of type ``kind``, from JSON that nobody trusts, written ``by`` a version, and the entries of its arrays.
-
-    Raises ValueError, which says where and what, for anything else.
-    """
+    """A value of type ``kind``, from JSON that nobody trusts, written ``by`` a version, and entries of its arrays."""
     decoder = _Decoder(by, memoryview(payload))
     try:
         with np.errstate(all="ignore"):  # of numbers that are then refused
@@ -287,10 +282,8 @@ class _Decoder:
         if variants := _variants(kind):
             name = given.pop("kind", None)
             if not isinstance(name, str) or name not in variants:
-                raise ValueError(
-                    f"{where} is of kind {_shown(name)}; this dpgep knows {', '.join(variants)}; of a class "
-                    f"of your own, import the module first; written by {self._by}"
-                )
+                what = f"this dpgep knows {', '.join(variants)}; of a class of your own, import the module first"
+                raise ValueError(f"{where} is of kind {_shown(name)}; {what}; written by {self._by}")
             kind = variants[name]
         fields, hints = {_key(field): field for field in _stored_fields(kind)}, _hints(kind)
         if unknown := [key for key in given if key not in fields]:
@@ -478,8 +471,7 @@ def _shown(value: Any) -> str:
 class Part:
     """A file that is being made in the folder of ``path``, until `replace` or `keep` gives it its name.
 
-    A process that is killed leaves at ``path`` what was there before, or all of the new file. A link is followed. A
-    file that is there hands on its rights; otherwise they are ``mode``, less the process's mask.
+    A link is followed. A file that is there hands on its rights; otherwise they are ``mode``, less the process's mask.
     """
 
     def __init__(self, path: str | os.PathLike[str], mode: int = 0o666) -> None:
@@ -538,9 +530,7 @@ class Part:
 
 
 def save(content: bytes, target: Target, *, mode: int = 0o666) -> None:
-    """Write a file in place of one that is there, as `Part` does; into what is there if that is a pipe or a device, or
-    a binary file that is open.
-    """
+    """Write a file in place of one that is there, as `Part` does; into it, if it is open, a pipe or a device."""
     if not isinstance(target, (str, os.PathLike)):
         target.write(content)
     elif is_special(target):

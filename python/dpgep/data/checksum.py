@@ -45,10 +45,7 @@ Bytes = NDArray[np.uint8]
 
 
 class PassComparison:
-    """Compares the passes over the same people, whose rows must not change.
-
-    The keys come from the operating system, and go nowhere but into passes: what changes cannot depend on them.
-    """
+    """Compares the passes over the same people. What changes cannot depend on its key, which goes into passes alone."""
 
     def __init__(self, hint: str) -> None:
         self._key = os.urandom(16)
@@ -57,10 +54,7 @@ class PassComparison:
         self._lock = threading.Lock()
 
     def key(self, *, alone: bool) -> bytes | None:
-        """The key of the checksum of a pass that begins; None where none is needed.
-
-        That is a pass which is the whole of an answer (``alone``), if no other was looked at.
-        """
+        """For the checksum of a pass; None for one that is the whole of an answer, if no other was looked at."""
         return None if alone and self._first is None else self._key
 
     def compare(self, digest: bytes) -> None:
@@ -69,9 +63,9 @@ class PassComparison:
             if self._first is None:
                 self._first = digest
             elif digest != self._first:
+                what = f"data must not change between passes ({self._hint}); nothing of this pass was released"
                 raise DataChangedError(
-                    "this pass read different rows from the previous one, or in another order. Data must not change "
-                    f"between passes that share noise ({self._hint}); nothing of this pass was released"
+                    f"this pass read different rows from the previous one, or in another order: {what}"
                 )
 
 

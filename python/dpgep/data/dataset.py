@@ -55,18 +55,11 @@ ONE_ROW = (
 
 @dataclass(eq=False)
 class People:
-    """Whose rows are read: one record for all data sets of theirs.
+    """Whose rows are read: one record for all data sets of theirs."""
 
-    Attributes
-    ----------
-    n : how many there are; None while nobody has counted.
-    passes : number of passes over their rows begun so far.
-    identities : who they are, once their rows were read; None where nobody asks.
-    """
-
-    n: int | None
-    passes: int = 0
-    identities: Identities | None = None
+    n: int | None  # None while nobody has counted
+    passes: int = 0  # begun so far
+    identities: Identities | None = None  # who they are, once their rows were read; None where nobody asks
 
     @property
     def name(self) -> str:
@@ -77,27 +70,15 @@ class People:
 
 
 class Dataset(ABC):
-    """Rows of people, clipped to ``bound``.
-
-    Attributes
-    ----------
-    bound : enforced bound on row norms.
-    n_features : number of columns of all views.
-    people : whose rows they are.
-    read_once : whether there can be only one.
-    at_hand : whether all rows are in memory: many passes cost little.
-    mapped : whether rows are mapped whenever they are read, so that products cannot take them as they are.
-    weight_bits : of which whole weights 2^weight_bits make a person, shared by their rows (`PeopleDataset`); 0 where
-        each has one row.
-    """
+    """Rows of people, clipped to ``bound``."""
 
     bound: float
-    n_features: int
+    n_features: int  # of all views
     people: People
-    read_once: bool = False
-    at_hand: bool = False
-    mapped: bool = False
-    weight_bits: int = 0
+    read_once: bool = False  # whether there can be only one pass
+    at_hand: bool = False  # whether all rows are in memory: many passes cost little
+    mapped: bool = False  # whether rows are mapped whenever they are read: products cannot take them as they are
+    weight_bits: int = 0  # 2^weight_bits whole weights make a person, shared by their rows; 0: each has one row
 
     @property
     def unprepared(self) -> Dataset:
@@ -113,8 +94,7 @@ class Dataset(ABC):
 
         Who asks states the weight, since noise is in proportion to it: any other than that of these people is refused.
         ``alone`` says that they are the whole of an answer with noise of its own; ``logged`` is false of batches, whose
-        number may tell how many people there are. Raises DataChangedError if the pass read other rows than the first
-        that was not alone.
+        number may tell how many people there are.
         """
         if weight_bits != self.weight_bits:
             raise ValueError(ONE_ROW)
@@ -180,8 +160,7 @@ class DerivedDataset(Dataset):
     def __init__(
         self, source: Dataset, to_batches: Callable[[Batch], Iterable[Batch]], n_features: int, bound: float
     ) -> None:
-        self._source = source
-        self._to_batches = to_batches
+        self._source, self._to_batches = source, to_batches
         self.bound, self.n_features, self.people = bound, n_features, source.people
         self.read_once, self.at_hand, self.mapped = source.read_once, source.at_hand, True
         self.weight_bits = source.weight_bits
@@ -232,10 +211,7 @@ class PreprocessedDataset(DerivedDataset):
 
 
 class _DerivedSums(Sums, Generic[S]):
-    """``sums``, which ``make()`` began, of the batches that ``to_batches`` makes of others.
-
-    Where preprocessing is ``by_column``, rows may be mapped as they are read.
-    """
+    """``sums``, which ``make()`` began, of batches made of others; ``by_column``: may be mapped as they are read."""
 
     def __init__(
         self,
@@ -329,10 +305,7 @@ def _mapped(rows: Rows, preprocessing: Preprocessing) -> NDArray[np.float64]:
 
 
 def map_rows(preprocessing: Preprocessing, rows: NDArray[Any], out: NDArray[np.float64]) -> None:
-    """Map rows that the kernels read to ``out``, which may be the same memory.
-
-    Raises NotFiniteError for infinities, and for NaN if it does not stand for missing values.
-    """
+    """Map rows that the kernels read to ``out``, which may be the same memory."""
     if not core.map_rows(rows, *preprocessing.of_columns, out, thread_count()):
         raise NotFiniteError
     if preprocessing.linear is not None:

@@ -1,10 +1,8 @@
 """Data sets whose rows lie on several machines: sums are made there and merged in a tree; the total comes here.
 
-The workers of a Dask cluster read chunks of its collections, or row groups of Parquet files.
-
-The executors of Spark read a DataFrame. Two functions of Arrow batches are all that Spark is asked to run: one turns a
-partition into one row, (its number, the pickled `Partial` of its people), the other merges the rows of some
-partitions. Spark takes the output of one attempt at a task, however many there were.
+The workers of a Dask cluster read chunks of its collections, or row groups of Parquet files. The executors of Spark
+read a DataFrame: one function of Arrow batches turns a partition into one row, (its number, the pickled `Partial` of
+its people), another merges the rows of some partitions. Spark takes the output of one attempt at a task.
 """
 
 from __future__ import annotations
@@ -86,9 +84,8 @@ T = TypeVar("T")
 class DistributedDataset(Dataset):
     """Rows in parts that other machines read.
 
-    ``read(*part)`` gives there the arrays of the part's people, batch by batch, ``to_batch`` makes a batch of
-    them: ``n_features`` columns in all, clipped to ``bound``. ``n`` is the number of people where it is known;
-    ``people`` is the scan that they are of, if they are of one: it checks their number.
+    ``read(*part)`` gives there the arrays of the part's people, batch by batch, ``to_batch`` makes a batch of them.
+    ``n`` is the number of people where it is known; ``people`` is the scan that they are of, which checks their number.
 
     With ``weighting``, of which columns are the last arrays, ``to_batch`` makes `Coded` rows of all others: whose rows
     are in several parts, has all of them brought to one in each pass.
@@ -131,8 +128,8 @@ class DistributedDataset(Dataset):
         return finer
 
     def _summed(self, make: Callable[[], S], alone: bool) -> S:
-        """One pass. The tree depends on the parts alone, so that sums in floating point have the same bits whichever
-        machine is done first; the sums of one that is lost are computed again. Raises what the rows raise.
+        """The tree depends on the parts alone, so that sums in floating point have the same bits whichever machine is
+        done first; the sums of one that is lost are computed again.
         """
         self.people.passes += 1
         key = self._comparison.key(alone=alone)
@@ -161,9 +158,8 @@ class DistributedDataset(Dataset):
         """What `summed` gives of all parts, merged in a tree by `merged`."""
 
     def in_memory(self, purpose: str, *, by_person: bool = False) -> Batch:
-        raise ValueError(
-            f'{purpose} needs all rows in memory, but they are {self.whereabouts} first, or use method="release"'
-        )
+        where = f'they are {self.whereabouts} first, or use method="release"'
+        raise ValueError(f"{purpose} needs all rows in memory, but {where}")
 
 
 def _carrying(work: Callable[..., T]) -> Callable[..., T | Exception]:
@@ -250,10 +246,8 @@ def _pile(piles: list[list[Identified]], place: int) -> list[Identified]:
 
 @_carrying
 def merged(first: Partial, *others: Partial) -> Partial:
-    """The sums over the people of several parts, in their order.
-
-    Those of one part are what they were, as is its checksum: how often it is merged with nothing follows from the size
-    of the sums.
+    """The sums over the people of several parts, in their order. Those of one part, and their checksum, stay the same:
+    how often it is merged with nothing follows from the size of the sums.
     """
     if not others:
         return first
@@ -275,10 +269,7 @@ def read_again(scan: Callable[[Any], Scan], keys: list[Key], part: Any) -> Itera
 
 
 class DaskDataset(DistributedDataset):
-    """Rows in ``parts`` that Dask computes; ``client`` is a ``distributed.Client``, None: what ``dask.compute`` uses.
-
-    All else as in `DistributedDataset`.
-    """
+    """Rows in ``parts`` that Dask computes, on ``client``, or by what ``dask.compute`` uses."""
 
     whereabouts = "on the workers of a Dask cluster: bring them here with .compute()"
     hint = "for rows that Dask computes differently, or in another order, each time, call persist() first"
@@ -314,19 +305,13 @@ class DaskDataset(DistributedDataset):
         return level[0]
 
     def _sums_of_piles(self, task: Task) -> list[Any]:
-        """Each part is dealt into as many piles as there are parts, up to a limit: a sum over each of the piles, which
-        are kept from the second pass on, once it is known that they are small.
-        """
+        """Sums over piles that parts are dealt into, kept from the second pass on, once known to be small."""
         dask = import_extra("dask", "dask")
-        delayed = dask.delayed
-        n_piles = min(len(self._parts), _MOST_PILES)
-        deal, take, gather = (
-            delayed(partial(dealt, task[0], task[1], n_piles), pure=False),
-            delayed(_pile),
-            delayed(gathered),
-        )
-        piles = self._piles
+        delayed, piles = dask.delayed, self._piles
         if not piles:
+            n_piles = min(len(self._parts), _MOST_PILES)
+            deal = delayed(partial(dealt, task[0], task[1], n_piles), pure=False)
+            take, gather = delayed(_pile), delayed(gathered)
             parts = [deal(*part) for part in self._parts]
             piles = [gather(*(take(part, place) for part in parts)) for place in range(n_piles)]
             if 0 < self._n_bytes <= _MOST_KEPT:
@@ -349,8 +334,7 @@ def _of_dask(error: Exception) -> Exception:
 def dask_parts(data: tuple[Any, ...]) -> list[Part]:
     """Parts of collections with the same rows: what each holds of the same people, columns whole, as delayed objects.
 
-    Collections that are not cut alike are cut as the first Dask array is, arrays in memory too. Raises ValueError where
-    they have different numbers of rows, or where the sizes of the chunks are not known and their numbers differ.
+    Collections that are not cut alike are cut as the first Dask array is, arrays in memory too.
     """
     frames = [each for each in data if is_dask_collection(each) and not hasattr(each, "chunks")]
     if len(frames) == len(data) > 1 and len({each.npartitions for each in data}) == 1:
@@ -370,7 +354,7 @@ def read_chunks(columns: Sequence[tuple[Names, Categories] | None], *chunks: Any
     """The people of a part, on a worker: arrays as they are, pandas through their own source.
 
     ``columns`` are the names and categories of each collection: what a partition says of its own need not be the same;
-    None of what is taken as it is. Raises ValueError for a partition of other columns, or in another order.
+    None of what is taken as it is.
     """
     if len(chunks) == 1 and isinstance(chunks[0], tuple):  # of `_joint_partitions`
         chunks = chunks[0]
@@ -450,9 +434,7 @@ class SparkDataset(DistributedDataset):
         self._key = str(keys[-1 if weighting is None else -len(weighting.columns)])
 
     def _reduced(self, task: Task) -> Partial:
-        """Merged are partitions whose numbers follow each other, then what became of them: a tree of the numbers alone,
-        whose lower levels are on the executors.
-        """
+        """Partitions whose numbers follow each other are merged: a tree, whose lower levels are on the executors."""
         sql = import_extra("pyspark.sql.functions", "spark")
         # by place, as SQL takes a dot in a name for a path, ${x} for a variable, and may not tell a from A; as text:
         # columns of its own take Spark milliseconds each

@@ -46,13 +46,8 @@ ROWS_IN_A_ROW = 1 << 16
 class RowProducts:
     """Rows in a form that the kernels read, and the factor f_i <= 1 that brings each to the bound.
 
-    Arrays of float32 and float64 with contiguous rows, and CSR matrices, are used where they lie; other dtypes and
-    memory orders are converted once (small integers to float32, which holds them exactly).
-
-    Attributes
-    ----------
-    n : number of people.
-    factors : (n,), rounded so that the exact norm of f_i x_i is at most the bound.
+    Arrays of float32 and float64 with contiguous rows, and CSR matrices, are used where they lie; others are converted
+    once. ``factors`` (n,) are rounded so that the exact norm of f_i x_i is at most the bound.
     """
 
     def __init__(self, rows: Rows) -> None:
@@ -129,9 +124,7 @@ class CompensatedSum:
     def add(self, term: Matrix, n_terms: int = 1) -> None:
         self._n_terms += n_terms
         if self._n_terms >= _MOST_TERMS:
-            raise OverflowError(
-                "sums have 2^32 terms or more, too many for the bound on their rounding: read larger batches"
-            )
+            raise OverflowError("too many terms, 2^32 or more, for the bound on their rounding: read larger batches")
         total = self._sum + term
         of_term = total - self._sum
         self._lost += (self._sum - (total - of_term)) + (term - of_term)
@@ -151,10 +144,7 @@ class CompensatedSum:
 
 
 class ProductSums(Sums):
-    """A sum over people: the second moment of their clipped rows times the rows of ``block`` (K, d).
-
-    Batches may be many and small; the error of the whole is that of a batch (docs/exactness.md).
-    """
+    """The second moment of clipped rows times the rows of ``block`` (K, d), summed as docs/exactness.md says."""
 
     parts = ("sum",)
 
@@ -168,10 +158,7 @@ class ProductSums(Sums):
 
 
 class StreamedProducts:
-    """The same for people who are not in memory, or have several rows: one pass for every product.
-
-    ``accumulate`` makes one pass (`Dataset.accumulate`), in which a person has the weight 2^``weight_bits``.
-    """
+    """The same for people who are not in memory, or have several rows: a pass by ``accumulate`` for every product."""
 
     def __init__(self, accumulate: Accumulate, d: int, weight_bits: int = 0) -> None:
         self._accumulate, self._d, self._weight_bits = accumulate, d, weight_bits
@@ -217,13 +204,8 @@ class FloatSums(Sums):
 
 
 class GroupSums(Sums):
-    """The sums of `GridSums` in floating point, for solutions and screens without noise.
-
-    Attributes
-    ----------
-    n, counts : number of people, and of people per group.
-    sums : (d, n_groups), of clipped rows, not divided by the bound; (d, 0) if the layout has none.
-    squares : (d,), of features of rows in the unit ball; (0,) if not ``with_squares``.
+    """The sums of `GridSums` in floating point, for solutions and screens without noise: ``sums`` are of clipped rows,
+    not divided by the bound, ``squares`` (d,) of rows in the unit ball.
     """
 
     counts: NDArray[Any]
@@ -256,10 +238,7 @@ class GroupSums(Sums):
 
 
 class CrossSums(Sums):
-    """sum x y^T for the first features x, ``before`` in number, and some later ``columns`` y, and the sums of both.
-
-    Rows are added in blocks, with the rounding errors of each sum of blocks: docs/exactness.md.
-    """
+    """sum x y^T for the first features x, ``before`` in number, and some later ``columns`` y, and the sums of both."""
 
     parts = ("_n", "_cross", "_of_x", "_of_y")
 

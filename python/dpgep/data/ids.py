@@ -60,10 +60,7 @@ def name_of(person: Any) -> str | None:
 
 
 def numbered(ids: Any, n_rows: int, which: NDArray[np.intp] | None = None) -> Numbers:
-    """(n,), a number for each row's person, or of some rows; from 0 on, and some may be nobody's.
-
-    Raises ValueError for missing ids.
-    """
+    """(n,), a number for each row's person, or of some rows; from 0 on, and some may be nobody's."""
     values = _chosen(ids, n_rows, which)
     if values.dtype.kind in "biu" and len(values):
         least, largest = int(values.min()), int(values.max())
@@ -88,10 +85,7 @@ class Numbering:
         self.n = 0
 
     def numbers(self, ids: Any, n_rows: int, which: NDArray[np.intp] | None = None, *, is_open: bool = True) -> Numbers:
-        """(n_rows,), the number of the person of each row of a batch, or of some: others' rows do not come.
-
-        Unless it is open, nobody may be new.
-        """
+        """(n_rows,), the number of the person of each row of a batch, or of some; unless open, nobody may be new."""
         return self.of_values(_chosen(ids, n_rows, which), is_open=is_open)
 
     def of_values(self, values: NDArray[Any], *, is_open: bool = True) -> Numbers:
@@ -233,9 +227,8 @@ def _listed(values: Any) -> NDArray[Any]:
     try:
         listed = list(values)
     except TypeError:
-        raise TypeError(
-            f"person must hold one id for each row, or name a column; got {type(values).__name__}"
-        ) from None
+        kind = type(values).__name__
+        raise TypeError(f"person must hold one id for each row, or name a column; got {kind}") from None
     if listed and all(isinstance(each, (int, np.integer)) for each in listed):
         return np.asarray(listed)
     array = np.empty(len(listed), dtype=object)
@@ -256,9 +249,8 @@ def split_off(views: Sequence[Any], given: Any, column: Beside = IDS) -> tuple[t
             selected.scan.source.read_as_text(selected.key)
         return kept, selected
     if isinstance(given, Selection):
-        raise TypeError(
-            f"{column.name} is a column of a source, but the rows are in memory: pass {column.each} for each of them"
-        )
+        what = f"the rows are in memory: pass {column.each} for each of them"
+        raise TypeError(f"{column.name} is a column of a source, but {what}")
     if not isinstance(given, str):
         name = getattr(given, "name", None)
         if isinstance(name, str) and any(_has_columns(view) and name in _columns(view) for view in views):
@@ -278,9 +270,8 @@ def _split_off_selections(views: Sequence[Any], given: Any, column: Beside) -> t
     if column is IDS and not scans[0].repeatable:
         raise ValueError("person= is read in a pass before others: this can be read only once")
     if not isinstance(given, (str, Selection)):
-        raise TypeError(
-            f"{column.name} must be the name of a column, or a selection of it, where rows are read from a source"
-        )
+        which = "the name of a column, or a selection of it"
+        raise TypeError(f"{column.name} must be {which}, where rows are read from a source")
     columns = scans[0].source.columns
     if isinstance(given, Selection):
         keys = [view.key if isinstance(view, Selection) else tuple(columns or ()) for view in views if is_source(view)]
@@ -430,9 +421,8 @@ class Identities:
         if len({int(each._parts[0][0, 1] & _KINDS) for each in (self, others) if each._table.size}) > 1:
             raise TypeError(_SEVERAL_TYPES)
         if any((self._numbers(part, is_open=False) >= 0).any() for part in others._parts):
-            raise ValueError(
-                "some people have rows in both parts, and would count twice: add all rows of a person in one update"
-            )
+            what = "add all rows of a person in one update"
+            raise ValueError(f"some people have rows in both parts, and would count twice: {what}")
 
     def copy(self) -> Identities:
         return Identities(self._parts, self.left_out)

@@ -39,7 +39,7 @@ from dpgep.sources.encoding import (
     require_of_type,
 )
 from dpgep.sources.kinds import is_dask_collection, is_dask_frame, is_table
-from dpgep.sources.names import Names, as_text, check_same, require_features
+from dpgep.sources.names import Names, check_same, require_features
 from dpgep.sources.source import Source, replaced
 from dpgep.sources.tables import Frame, table_matrix, table_names
 
@@ -61,8 +61,7 @@ def opened(values: Any, name: str, adjacency: Any, fewest: int | None = None) ->
     """What a user passes as rows, checked; of scans, paths and iterators all columns.
 
     Under add-remove any number of rows passes, even none: an error would tell apart data sets that differ by a person.
-    For the same reason rows that were filtered need it: replacing a person may change how many there are. ``fewest``
-    rows are required, 2 by default under replace-one.
+    For the same reason rows that were filtered need it: replacing a person may change how many there are.
     """
     fewest = fewest_rows(adjacency) if fewest is None else fewest
     if not hasattr(values, "__array__") and is_source(values):  # tables are arrays, too, unless they are scanned
@@ -120,11 +119,6 @@ def frame_categories(frame: Any) -> Categories:
     return {name: declared_values(frame[name]) or () for name, kind in types if declared_categories(kind) is not None}
 
 
-def frame_columns(frame: Any) -> tuple[Names, Categories]:
-    """Names of the columns, and their categories."""
-    return as_text(frame.columns), frame_categories(frame)
-
-
 def without_rows(frame: Any) -> Source:
     """What is known of the columns: their names, their number as a matrix, or that they are not numeric."""
     return Frame(frame._meta).encode(Encoding(frame_categories(frame)))
@@ -149,9 +143,7 @@ def known_rows(values: Any) -> int | None:
 def as_matrix(values: Any, name: str) -> Any:
     """`values` as a 2-D array of real numbers with at least one column and any number of rows, without copying arrays.
 
-    Integers and booleans pass (converted block by block); complex numbers, text, objects and masked matrices do not,
-    and say what to do instead; in tables, categorical columns become indicators. SciPy's sparse matrices become CSR;
-    blocks of their rows are filled in, never the whole.
+    In tables, categorical columns become indicators; SciPy's sparse matrices become CSR.
     """
     check_not_masked(values, name)
     array = np.asarray(values) if isinstance(values, np.ndarray) else _as_array(values)
@@ -234,17 +226,15 @@ def check_real(array: Any, name: str) -> None:
     if array.dtype.kind == "c":
         raise TypeError(f"{name} is complex ({array.dtype}): pass real and imaginary parts as columns")
     if array.dtype.kind not in "fiub":
-        raise TypeError(
-            f"{name} must hold real numbers, got dtype {shown(array.dtype)}: convert it with .astype(float)"
-        )
+        found = shown(array.dtype)
+        raise TypeError(f"{name} must hold real numbers, got dtype {found}: convert it with .astype(float)")
 
 
 def require_row_model(model: Any) -> None:
     """Raise TypeError unless this is a model of rows."""
     if not isinstance(model, RowModel):
-        raise TypeError(
-            f"model must be a model of rows, such as dpgep.models.PcaModel(20, True), got {type(model).__name__}"
-        )
+        kind = type(model).__name__
+        raise TypeError(f"model must be a model of rows, such as dpgep.models.PcaModel(20, True), got {kind}")
 
 
 def inputs_of(model: RowModel, X: Any, *others: Any) -> tuple[Any, ...]:
@@ -265,10 +255,7 @@ def opened_views(model: RowModel, data: tuple[Any, ...], adjacency: Any, fewest:
 
 
 def named(model: M, *views: Names) -> M:
-    """The model of views whose columns have these names (None: unknown); columns of an unnamed view get numbers.
-
-    Raises ValueError if the model has other names.
-    """
+    """The model with the names of the views' columns (None: numbers). Raises ValueError if the model has others."""
     if model.feature_names is not None:
         for found, expected, name in zip(views, names_of_views(model), input_names(model), strict=False):
             check_same(found, expected, name)
@@ -296,9 +283,8 @@ _MOST_FOUND = 100
 
 
 def public_classes(labels: Any, n: int | None, classes: Sequence[Hashable] | Literal["public"] | None) -> Classes:
-    """The set of classes: as given, as the type of the labels declares them, or the distinct labels.
-
-    The last become public by that: a `PrivacyWarning` says so, unless ``classes`` is "public".
+    """The set of classes: as given, as the type of the labels declares them, or the distinct labels, which become
+    public by that: a `PrivacyWarning` says so, unless ``classes`` is "public".
     """
     if classes is None:
         declared = labels.declared if isinstance(labels, Selection) else declared_values(_column(labels))
@@ -338,10 +324,8 @@ def slice_edges(slices: Any, y_range: Any, edges: Any) -> NDArray[np.float64]:
         return values[1:-1]
     require_count("slices", slices, least=2)
     if y_range is None:
-        raise ValueError(
-            "slices need a public range: give y_range=(low, high) from general knowledge about y, or edges; "
-            "a range or quantiles computed from the data would not be private"
-        )
+        what = "give y_range=(low, high) from general knowledge about y, or edges"
+        raise ValueError(f"slices need a public range: {what}; one computed from the data would not be private")
     low, high = (float(value) for value in y_range)
     if not (np.isfinite([low, high]).all() and low < high):
         raise ValueError(f"y_range must be two finite numbers low < high, got {y_range!r}")
@@ -349,10 +333,7 @@ def slice_edges(slices: Any, y_range: Any, edges: Any) -> NDArray[np.float64]:
 
 
 def slice_codes(y: Any, n: int, interior_edges: NDArray[np.float64]) -> Codes:
-    """Index of each row's slice; values beyond the outer edges belong to the outer slices, infinite ones too.
-
-    `NO_GROUP` for NaN.
-    """
+    """Index of each row's slice, the outer ones for values beyond the outer edges; `NO_GROUP` for NaN."""
     check_not_masked(y, "y")
     values = as_vector(as_vector_of_values(y), "y", n)
     codes = np.searchsorted(interior_edges, values, side="right").astype(np.intp)
@@ -404,10 +385,8 @@ def _found(labels: Any, n: int | None) -> Classes:
     ):  # in a list, say
         return BOOLEANS
     if _has_missing(values):
-        raise ValueError(
-            "labels contain NaN: name the missing class, drop those rows, or pass classes= (people with "
-            "another label, or none, are left out)"
-        )
+        what = "name the missing class, drop those rows, or pass classes= (people with another label are left out)"
+        raise ValueError(f"labels contain NaN: {what}")
     return _distinct(values)
 
 
@@ -486,10 +465,7 @@ def as_vector(values: Any, name: str, n: int) -> NDArray[np.float64]:
 
 
 def check_vector(array: NDArray[Any], n: int, demand: str) -> None:
-    """Raise ValueError unless an array is a vector of n entries.
-
-    Messages do not say how many rows there are, which may be secret.
-    """
+    """Raise ValueError unless an array is a vector of n entries: the message has no number of rows, a secret."""
     if array.ndim != 1:
         columns = f", {array.shape[1]} columns" if array.ndim == 2 else ""
         raise ValueError(f"{demand}; got {array.ndim} dimensions{columns}")

@@ -28,9 +28,9 @@ from dpgep.data.rows import (
     add_products,
     add_weighted,
     block_height,
+    clipped_blocks,
     mark_groups,
     moment_blocks,
-    require_finite,
 )
 from dpgep.models.model import Matrix
 from dpgep.models.moments import MomentLayout
@@ -60,19 +60,14 @@ _LARGE_DIMENSION = 500
 
 @dataclass(frozen=True, eq=False)
 class IntegerMoments:
-    """Exact sums over people in units of 4^-bits: second moment (upper triangle), sums and counts per group.
+    """Exact sums over people in units of 4^-bits: second moment (upper triangle), sums and counts per group."""
 
-    The second moment is (d, d), or by group (G, d, d).
-    ``high`` holds multiples of 2^40 to be added to the three, where int64 alone might overflow. ``n`` is the number of
-    people, each of whom has the weight 2^``weight_bits``.
-    """
-
-    second: NDArray[np.int64]
+    second: NDArray[np.int64]  # (d, d), or by group (G, d, d)
     sums: NDArray[np.int64]
     counts: NDArray[np.int64]
-    high: tuple[NDArray[np.int64], ...] | None
+    high: tuple[NDArray[np.int64], ...] | None  # multiples of 2^40 to be added, where int64 alone might overflow
     bits: int
-    n: int
+    n: int  # people, each of whom has the weight 2^weight_bits
     weight_bits: int = 0
 
     def to_float(self) -> tuple[Matrix, Matrix, Matrix]:
@@ -100,14 +95,11 @@ class ExactSums(Sums):
         """Of nobody."""
 
     @abstractmethod
-    def merge(self, other: Any, times: int = 1) -> None:
-        """Add the sums over other people, of the same layout and grid, as if each were there that many ``times``."""
+    def merge(self, other: Any, times: int = 1) -> None: ...
 
     @abstractmethod
     def limbs(self) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
-        """Upper triangles (low, high) of the sums, of the layout's shape: a function of the sums alone. Of one matrix,
-        high is None while int64 is enough.
-        """
+        """Upper triangles (low, high), a function of the sums alone; of one matrix, high is None if int64 is enough."""
 
     @classmethod
     @abstractmethod
@@ -126,10 +118,7 @@ class ExactSums(Sums):
         return self.of_limbs(self.layout, self.bits, self.n, low.copy(), None if high is None else high.copy())
 
     def moments(self, weight_bits: int = 0) -> IntegerMoments:
-        """The sums in the blocks that a release contains; the second moment is a view of these sums.
-
-        They are of people who have the weight 2^``weight_bits``.
-        """
+        """The sums, of people of the weight 2^``weight_bits``, in the blocks of a release; the second moment a view."""
         low, high = self.limbs()
         blocks, of_high = self.layout.blocks(low), None if high is None else self.layout.blocks(high)
         return IntegerMoments(*blocks, high=of_high, bits=self.bits, n=self.n >> weight_bits, weight_bits=weight_bits)
@@ -161,9 +150,9 @@ class ExactMomentAccumulator(ExactSums):
         self._is_whole = True
 
     def add(self, batch: Batch) -> None:
-        """Add the people of a batch: all of them, or none if their rows hold a NaN or an infinity (ValueError).
+        """Add the people of a batch, or none if their rows hold a NaN or an infinity (ValueError).
 
-        An interruption in between may leave sums that nothing can be done with: every later use raises RuntimeError.
+        After an interruption in between, every later use raises RuntimeError.
         """
         self._require_whole()
         if batch.weights is not None and not self.weighs(batch.rows):
@@ -296,13 +285,14 @@ class ExactMomentAccumulator(ExactSums):
     def _add_at_once(self, batch: Batch, n: int) -> None:
         """Add n people who fit the partial sums: all of them, or none.
 
-        One block is converted before it is added. Of more, the partial sums are to hold nobody else, so that they can
-        be dropped; where folding would take longer than that, rows are looked at first.
+        One block is converted before it is added. Of more, partial sums that hold nobody else can be dropped; where
+        folding would take longer than that, rows are looked at first.
         """
         d = self._dimension
         is_block = n <= block_height(n, d)
         if not is_block and n < _FEW_ROWS * d:
-            require_finite(batch.rows, self.bits)
+            for _ in clipped_blocks(batch.rows, bits=self.bits):  # raises NotFiniteError
+                pass
         elif not is_block:
             self._fold()
         try:
@@ -440,10 +430,8 @@ class ExactMomentAccumulator(ExactSums):
 
     def _require_whole(self) -> None:
         if not self._is_whole:
-            raise RuntimeError(
-                "an update of these moments was interrupted, so they include an unknown part of a batch: return to "
-                "the last checkpoint, or start again"
-            )
+            what = "an update of these moments was interrupted, so they include an unknown part of a batch"
+            raise RuntimeError(f"{what}: return to the last checkpoint, or start again")
 
 
 class ExactMomentsByGroup(ExactSums):
@@ -454,7 +442,6 @@ class ExactMomentsByGroup(ExactSums):
         self._groups = [ExactMomentAccumulator(layout.of_one_group, bits) for _ in range(layout.n_groups)]
 
     def add(self, batch: Batch) -> None:
-        """Add the people of a batch: all of them, or none."""
         new = type(self)(self.layout, self.bits)
         for sums, people in zip(new._groups, batch.of_groups(self.layout.n_groups), strict=True):
             sums.add(people)

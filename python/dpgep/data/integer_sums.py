@@ -79,12 +79,9 @@ _SHRUNK = 1 - 2.0**-40
 
 @dataclass(frozen=True, eq=False)
 class GridRows:
-    """Some rows in fixed point, as int32 entries of a CSR matrix with ``d`` columns.
+    """Some rows in fixed point, as int32 entries of a CSR matrix with ``d`` columns."""
 
-    ``rows`` says which they are.
-    """
-
-    rows: slice
+    rows: slice  # which they are
     values: NDArray[np.int32]
     indices: NDArray[Any]
     indptr: NDArray[Any]
@@ -130,10 +127,7 @@ class SparseRows:
                 raise NotFiniteError
 
     def on_grid(self, bits: int, most_rows: int) -> Iterator[GridRows]:
-        """The rows scaled to the unit ball, times 2^bits, rounded toward zero; norms at most 2^bits.
-
-        Parts have at most ``most_rows`` rows, also where there are hardly any entries.
-        """
+        """The rows scaled to the unit ball, times 2^bits, rounded toward zero, in parts of at most ``most_rows``."""
         for part in self._parts(most_rows):
             matrix = self._matrix(part)
             values = np.empty(matrix.nnz, dtype=np.int32)
@@ -191,9 +185,8 @@ class _TableSums(Sums):
 
 
 class MagnitudeCounts(_TableSums):
-    """(d', 2, N_OCTAVES + 1): how many entries of some columns are zero (in the first bin), or lie in each octave.
-
-    Positive entries, then negative ones, which share no bins; zeros count as positive.
+    """(d', 2, N_OCTAVES + 1): how many entries of some columns are zero (the first bin) or positive, and negative, in
+    each octave.
     """
 
     def __init__(self, columns: NDArray[np.intp], *, missing: bool = False) -> None:
@@ -208,10 +201,7 @@ class MagnitudeCounts(_TableSums):
 
 
 class PlaceCounts(_TableSums):
-    """(d', n_bins): how many entries of some columns lie in each of n_bins equal parts of their intervals.
-
-    What lies beyond an end counts as there.
-    """
+    """(d', n_bins): how many entries of columns lie in each equal part of their intervals, or beyond: at an end."""
 
     def __init__(self, columns: NDArray[np.intp], interval: Interval, n_bins: int, *, missing: bool = False) -> None:
         super().__init__((len(columns), n_bins), missing=missing)
@@ -237,10 +227,7 @@ class ColumnSums(_TableSums):
 
 
 class NormCounts(_TableSums):
-    """(n_bins,): how many rows have a norm in each quarter of an octave, from k = ``first`` on.
-
-    Smaller norms are in the first bin, larger ones in the last.
-    """
+    """(n_bins,): how many rows have a norm in each quarter of an octave, from k = ``first`` on, or below; or beyond."""
 
     def __init__(self, first: int, n_bins: int) -> None:
         super().__init__((n_bins,))
@@ -352,23 +339,16 @@ def _labels(model: RowModel, found: NDArray[np.bool_]) -> tuple[str, ...]:
 
 
 class GridSums(Sums):
-    """Sums over people of rows that are integers of norm at most 2^bits: the same for any batches, order and threads.
-
-    Attributes
-    ----------
-    n : number of people.
-    counts : (n_groups,), number of people in each group; without groups, everybody is in each.
-    sums : (d, n_groups), in units of 2^-bits of the row bound; (d, 0) if the layout has none.
-    weight_bits : of the weight 2^weight_bits that a person has in ``counts``, ``sums`` and squares.
-    """
+    """Sums over people of integer rows of norm at most 2^bits: the same for any batches, order and threads."""
 
     parts = ("n", "counts", "sums", "_squares")
-    weight_bits = 0
+    weight_bits = 0  # a person has the weight 2^weight_bits in counts, sums and squares
 
     def __init__(self, layout: MomentLayout, bits: int, *, with_squares: bool = False) -> None:
         d = layout.n_features
         self.bits, self.n = bits, 0
-        self.counts = np.zeros(layout.n_groups, dtype=np.int64)
+        self.counts = np.zeros(layout.n_groups, dtype=np.int64)  # without groups, everybody is in each
+        # in units of 2^-bits of the row bound
         self.sums = np.zeros((d, layout.n_groups if layout.sums else 0), dtype=np.int64)
         self._squares = np.zeros((2, d if with_squares else 0), dtype=np.int64)  # of 2^20, of 1
 
@@ -389,10 +369,7 @@ class GridSums(Sums):
         return self
 
     def squares(self) -> tuple[Integers, Integers]:
-        """(d,) twice, high and low: the sum of squares of each feature is (high 2^20 + low) 4^-bits squared bounds.
-
-        Times the weight of a person.
-        """
+        """(d,) twice: sums of squares are (high 2^20 + low) 4^-bits squared bounds, times the weight of a person."""
         return self._squares[0], self._squares[1]
 
     def _add_sparse(self, part: GridRows, groups: NDArray[np.intp] | None) -> None:
@@ -415,10 +392,7 @@ def _entry_sums(part: GridRows, entries: NDArray[Any], groups: Integers | None, 
 
 @dataclass(frozen=True, eq=False)
 class Directions:
-    """V (K, d) and V m (K,) as integers, for rows on the grid of 2^-``bits``. All public.
-
-    ``location`` is m, in bounds, of norm at most 1; None for 0.
-    """
+    """V (K, d) and V m (K,) as integers, for rows on the grid of 2^-``bits``. All public."""
 
     vectors: Matrix
     offset: Matrix
@@ -426,6 +400,7 @@ class Directions:
 
     @classmethod
     def on_grid(cls, vectors: Matrix, location: Matrix | None, bits: int = BITS) -> Directions:
+        """``location`` is m, in bounds, of norm at most 1; None for 0."""
         # row-major, as what Dask hands to a worker need not be
         integers = np.ascontiguousarray(np.rint(np.ldexp(vectors, DIRECTION_BITS)))
         if location is None:
@@ -442,9 +417,8 @@ class Directions:
 
 @dataclass(frozen=True)
 class Factors:
-    """Some ``features`` of a row, and the products with some ``directions`` that they are multiplied by.
-
-    The products are clipped to a norm of ``threshold`` bounds. Different factors have different features.
+    """Some features of a row, and the products with some directions, clipped to ``threshold`` bounds, that these are
+    multiplied by. Different factors have different features.
     """
 
     features: slice
@@ -452,15 +426,12 @@ class Factors:
     threshold: float
 
     def clipped(self, products: Matrix, bits: int) -> Matrix:
-        """(h, K), of `Directions.products`."""
+        """(h, K), of all products."""
         return clipped_integers(products[:, self.directions], self.threshold, bits)
 
 
 def clipped_integers(products: Matrix, threshold: float, bits: int = BITS) -> Matrix:
-    """(h, K), `Directions.products` clipped to ``threshold`` bounds, in steps of 2^-bits of it: norms at most 2^bits.
-
-    A row depends on the same row of ``products`` alone, whatever is beside it.
-    """
+    """(h, K), products clipped to ``threshold`` bounds, row by row, in steps of 2^-bits of it: norms at most 2^bits."""
     steps, squares = _steps(products, threshold)
     long = squares > 4.0**bits
     if long.any():
@@ -473,7 +444,6 @@ def clipped_integers(products: Matrix, threshold: float, bits: int = BITS) -> Ma
 
 
 def _unit_of(threshold: float) -> float:
-    """Steps of a product of integers."""
     return 2.0**-DIRECTION_BITS / threshold
 
 
@@ -605,10 +575,8 @@ class ProductNormCounts(_SumsOfProducts):
 
 
 class CellCounts(_SumsOfProducts):
-    """(n_groups, G, G), ``total``: how many people of each group have V (x - m), of two directions, in each cell.
-
-    ``edges`` (2, G - 1), in bounds, are between the cells of each direction: the outer cells have no end. Of a single
-    direction, (n_groups, G).
+    """(n_groups, G, G), ``total``: how many people of each group have V (x - m), of two directions, in each cell
+    between ``edges`` (2, G - 1), in bounds; the outer cells have no end. Of a single direction, (n_groups, G).
     """
 
     def __init__(self, directions: Directions, edges: Matrix, n_groups: int) -> None:

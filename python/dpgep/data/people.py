@@ -73,16 +73,13 @@ NO_PUBLIC_N = "public_n is a number of people: sums over weighted people are div
 
 @dataclass(frozen=True, eq=False)
 class Weighting:
-    """What users pass as ``person``, ``rows``, ``weights`` and ``largest_weight``; checked, but for what rows hold.
-
-    ``name`` is what reports call the ids, once columns were split off.
-    """
+    """What users pass as ``person``, ``rows``, ``weights`` and ``largest_weight``; checked, but for what rows hold."""
 
     person: Any = None
     rows: int | None = None
     weights: Any = None
     largest_weight: float | None = None
-    name: str | None = None
+    name: str | None = None  # what reports call the ids, once columns were split off
 
     def __post_init__(self) -> None:
         if self.rows is not None:
@@ -93,18 +90,13 @@ class Weighting:
             raise ValueError("largest_weight bounds weights: give these as well")
         if self.weights is not None:
             if self.largest_weight is None:
-                raise ValueError(
-                    "weights need largest_weight, which is public and must not follow from the data: larger ones are "
-                    "cut off at it"
-                )
+                what = "which is public and must not follow from the data: larger ones are cut off at it"
+                raise ValueError(f"weights need largest_weight, {what}")
             require_positive("largest_weight", self.largest_weight)
 
     @property
     def most_alike(self) -> int | None:
-        """Up to how many rows of a person count alike; None where the rows of each person add up to one exactly.
-
-        Of people who may count less, how much they count together depends on the data.
-        """
+        """Up to how many rows of a person count alike; None where the rows of each person add up to one exactly."""
         return None if self.weights is None and self.rows is None else self.rows or 1
 
     def split_off(self, views: Sequence[Any]) -> tuple[tuple[Any, ...], Weighting]:
@@ -130,10 +122,7 @@ class Weighting:
                 raise ValueError(f"{column.name} must come from the source of the rows, to be read together with them")
 
     def units(self, weights: Any, n_rows: int) -> Numbers | None:
-        """(n,), weights in units of 2^-UNIT_BITS of the largest, to which they are cut; below zero they are none.
-
-        None without weights: each row has all of these units.
-        """
+        """(n,), weights in units of 2^-UNIT_BITS of the largest, to which they are cut, from 0 on; None without."""
         if self.largest_weight is None:
             return None
         values = as_vector(as_vector_of_values(weights), "weights", n_rows)
@@ -257,10 +246,7 @@ class StreamedDataset(Dataset):
         return shares
 
     def _pass(self, *, alone: bool = False, is_open: bool = False) -> Iterator[tuple[Coded, Any, Any]]:
-        """The rows of each batch, whose they are, and their units; None without ids, or weights.
-
-        Only in a pass that is open may people be new. One that is ``alone`` need not be compared with the first.
-        """
+        """The rows of each batch, whose they are, and their units. Only in a pass that is open may people be new."""
         key = None if self.read_once else self._comparison.key(alone=alone)
         checksum, n_views = None if key is None else PassChecksum(key), len(self._selections)
         for arrays in self._selections[0].scan.read(*self._selections, *self._weighting.columns, apart=True):
@@ -279,10 +265,8 @@ class StreamedDataset(Dataset):
             self._comparison.compare(checksum.digest())
 
     def in_memory(self, purpose: str, *, by_person: bool = False) -> Batch:
-        raise ValueError(
-            f"{purpose} needs all rows in memory, but they are read from a source in batches: load them into an array "
-            'first, or use method="release"'
-        )
+        what = 'they are read from a source in batches: load them into an array first, or use method="release"'
+        raise ValueError(f"{purpose} needs all rows in memory, but {what}")
 
 
 def weighted(coded: Coded, weights: Weights | None) -> Batch:
@@ -320,8 +304,8 @@ def row_weights(
 ) -> Weights:
     """(n,), the weight of each row in units of 2^-bits of a person; those of a person add up to at most one.
 
-    ``persons`` are None where each row is one. ``keys`` are asked for only where somebody's weight is not shared
-    evenly; rows that are alike have the same. Who else there is changes nothing.
+    ``persons`` are None where each row is one. ``keys`` (rows that are alike have the same) are asked for only where
+    somebody's weight is not shared evenly.
     """
     if persons is None:
         assert units is not None
@@ -388,14 +372,12 @@ def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 class Identified(NamedTuple):
-    """Rows, the code of each one's group (None: there are no groups), the digest of its person, (n, 2), and its weight,
-    (n, 1); (n, 0) without ids, or without weights.
-    """
+    """Rows with the code of each one's group, the digest of its person, and its weight."""
 
     rows: Rows
-    groups: NDArray[np.intp] | None
-    whose: Digests
-    units: Numbers
+    groups: NDArray[np.intp] | None  # None: there are no groups
+    whose: Digests  # (n, 2); (n, 0) without ids
+    units: Numbers  # (n, 1); (n, 0) without weights
 
     @classmethod
     def of(cls, to_coded: Callable[..., Coded], weighting: Weighting, *arrays: Any) -> Identified:

@@ -85,8 +85,8 @@ class NotFiniteError(ValueError):
 class Rows:
     """The views of n people, side by side: row i of every view belongs to person i.
 
-    The row (x_1, x_2, ...) of all views is clipped jointly: it is divided by ``bound`` and shrunk to the unit ball. One
-    longer than 2^500 bounds counts as zero, in every sum alike.
+    The joint row of all views is divided by ``bound`` and shrunk to the unit ball. One longer than 2^500 bounds counts
+    as zero, in every sum alike.
     """
 
     views: tuple[Any, ...]  # arrays, SciPy's CSR, or `Columns` of a source
@@ -124,10 +124,8 @@ class Rows:
         return Rows(tuple(views), bound)
 
     def in_one_piece(self, height: int, *, fixed_point: bool) -> NDArray[Any] | Columns | None:
-        """All views in one matrix that the kernels read as it lies; None if they have to be put together first.
-
-        In fixed point that may be a table of columns, too, or a matrix that holds its columns one by one, if many rows
-        (``height``) are read at a time.
+        """All views in one matrix that the kernels read as it lies, None if there is none: in fixed point and of many
+        rows, it may be a table of columns.
         """
         whole = _neighbours(self.views)
         if whole is not None and kernel_reads(whole, with_bytes=fixed_point):
@@ -141,17 +139,13 @@ class Rows:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Rows of some people, and the group of each (None: all in one).
-
-    ``others`` are people who belong to no group: they count as people, and contribute nothing to any sum. ``weights``
-    say how many times each row counts in every sum (None: once), and ``persons`` whose each is, where it is asked.
-    """
+    """Rows of some people, and the group of each."""
 
     rows: Rows
-    groups: NDArray[np.intp] | None = None
-    others: int = 0
-    weights: Weights | None = None
-    persons: NDArray[np.int64] | None = None
+    groups: NDArray[np.intp] | None = None  # None: all in one
+    others: int = 0  # people of no group, who count as people, and contribute nothing to any sum
+    weights: Weights | None = None  # how many times each row counts in every sum; None: once
+    persons: NDArray[np.int64] | None = None  # whose each is, where it is asked
 
     @classmethod
     def of_codes(cls, rows: Rows, codes: NDArray[np.intp], weights: Weights | None = None) -> Batch:
@@ -188,10 +182,7 @@ class Batch:
         return Batch(self.rows.restricted(features, bound), self.groups, self.others, self.weights)
 
     def by_weight(self) -> Iterator[tuple[int, Batch]]:
-        """(weight, a copy of some of the rows that have it), the weights ascending.
-
-        Of many weights, (part of a weight, rows that have it): the parts of a row's weight add up to it.
-        """
+        """(weight, a copy of some of the rows that have it), ascending; of many weights, parts that add up to them."""
         weights = self.weights
         assert weights is not None
         digits = [(0, weights)]
@@ -224,9 +215,7 @@ class Sums(ABC):
         return False
 
     def add_mapped(self, batch: Batch, preprocessing: Preprocessing) -> bool:
-        """Add the people of a batch, their columns mapped by the kernel that reads them; False if there is none, and
-        nothing was added.
-        """
+        """Add people, their columns mapped by the kernel that reads them; False if there is none: nothing was added."""
         return False
 
     def merge(self: S, other: S, times: int = 1) -> None:
@@ -241,9 +230,7 @@ S = TypeVar("S", bound=Sums)
 
 
 def add_weighted(total: S, make: Callable[[], S], batch: Batch) -> None:
-    """Add a batch, each row as often as its weight says, to ``total``, which ``make`` began: weight by weight, where
-    sums do not heed them.
-    """
+    """Add a batch to ``total``, which ``make`` began: weight by weight, where sums do not heed weights."""
     if batch.weights is None or (batch.weights.dtype == np.int16 and total.weighs(batch.rows)):
         total.add(batch)
         return
@@ -302,8 +289,7 @@ def _as_table(view: Any) -> Columns | None:
 def canonical_csr(matrix: Any) -> Any:
     """A CSR matrix whose rows have ascending columns, each once: the matrix itself, or a sorted and summed copy.
 
-    Looked at, since SciPy remembers an answer from before its arrays were changed. A copy as well where the arrays
-    begin between two numbers, as those may that Dask sends to a worker: kernels do not read them there.
+    Looked at: SciPy remembers an answer from before its arrays were changed. Dask's may begin between two numbers.
     """
     arrays = (matrix.data, matrix.indices, matrix.indptr)
     ascends = _columns_ascend(matrix)
@@ -363,9 +349,8 @@ def clipped_blocks(
     """Yield (people, block): block[:, :d] holds their clipped rows, `extra_columns` more are the caller's to fill.
 
     With ``bits`` = b the rows are integers of norm at most 2^b: scaled by 2^b and rounded toward zero, the norm checked
-    in integer arithmetic. The buffer behind the blocks, of at most ``most_rows`` rows, is reused; what is contiguous in
-    it are rows or, of tables in fixed point, columns. Raises NotFiniteError at the first block that holds a NaN or an
-    infinity.
+    in integer arithmetic. The buffer behind the blocks is reused; what is contiguous in it are rows or, of tables in
+    fixed point, columns.
     """
     n, d, width = rows.n, rows.d, rows.d + extra_columns
     height = block_height(n, width)
@@ -397,12 +382,6 @@ def plain_blocks(rows: Rows, most_rows: int) -> Iterator[NDArray[Any]]:
         yield _joined(rows, people, joint[: people.stop - start])
 
 
-def require_finite(rows: Rows, bits: int) -> None:
-    """Raise NotFiniteError if rows hold a NaN or an infinity."""
-    for _ in clipped_blocks(rows, bits=bits):
-        pass
-
-
 def moment_blocks(
     batch: Batch, n_groups: int, bits: int | None = None, n_threads: int | None = None
 ) -> Iterator[tuple[slice, Matrix]]:
@@ -428,9 +407,8 @@ def group_counts(n: int, groups: NDArray[np.intp] | None, n_groups: int) -> NDAr
 
 
 def add_on_grid(batch: Batch, bits: int, sums: NDArray[np.int64], squares: NDArray[np.int64]) -> None:
-    """Add integer rows of norm at most 2^bits to ``sums`` (d, n_groups), and their squares to ``squares`` (2, d).
-
-    Squares have two parts, multiples of 2^20 and what is below. One that has no entries is left out.
+    """Add integer rows of norm at most 2^bits to ``sums`` (d, n_groups), their squares to ``squares`` (2, d), multiples
+    of 2^20 and what is below. One that has no entries is left out.
     """
     for people, block in clipped_blocks(batch.rows, 0, bits):
         if sums.size:
@@ -450,9 +428,8 @@ def add_products(
     """Add block^T block of each block, the first the largest, to the upper triangle of total, in place.
 
     The triangle is cut into tiles, so that threads need no memory of their own. If no sum is rounded (``exact``), any
-    tiles will do, and fewer are faster; else the tiles depend on the shape alone. Thus the bits are the same for any
-    number of threads. Where nothing can keep BLAS to one thread, the threads are BLAS's own. ``n_threads`` is given by
-    who keeps it to one already.
+    tiles will do, and fewer are faster; else they depend on the shape alone: the bits are the same for any number of
+    threads. ``n_threads`` is given by who keeps BLAS to one already.
     """
     d, rest = len(total), iter(blocks)
     first = next(rest, None)

@@ -89,10 +89,8 @@ class Aggregator:
     ) -> None:
         self.mechanism: LocalMechanism = calibrate(dim, bound, epsilon, delta, records_per_person=records_per_person)
         self._model = PcaModel(self.mechanism.dim, center=False)
-        self.n_reports = 0
-        self.seeded = False
-        # low and high limbs
-        self._sum: NDArray[np.int64] = np.zeros((2, self.mechanism.size), dtype=np.int64)
+        self.n_reports, self.seeded = 0, False
+        self._sum: NDArray[np.int64] = np.zeros((2, self.mechanism.size), dtype=np.int64)  # low and high limbs
 
     def add(self, reports: Reports | bytes | bytearray | memoryview) -> None:
         """Add `Reports` or their bytes.
@@ -347,19 +345,13 @@ class FantopeDiagnostics(Diagnostics):
 def default_penalty(deviation: float, d: int) -> float:
     """What the largest entry of GOE(deviation) exceeds with probability below 1/2 only: s sqrt(2 log(d (d + 1))).
 
-    Wang and Xu (2020, Theorem 4) ask for a penalty above the largest error of an entry; in the local model that is
-    mostly the noise, whose deviation is public.
+    Wang and Xu (2020, Theorem 4) ask for more than the largest error of an entry: here mostly noise.
     """
     return deviation * math.sqrt(2 * math.log(d * (d + 1)))
 
 
 def sparse_components(
-    model: Model,
-    second: Matrix,
-    noise_level: float,
-    n_components: int,
-    penalty: float,
-    **how: Any,
+    model: Model, second: Matrix, noise_level: float, n_components: int, penalty: float, **how: Any
 ) -> MethodResult:
     """K directions in the span of the leading eigenvectors of `fantope_relaxation`'s solution; ``second`` is kept.
 

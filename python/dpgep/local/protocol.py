@@ -65,25 +65,15 @@ _BLOCK_BYTES = 1 << 16
 
 @dataclass(frozen=True)
 class LocalMechanism:
-    """x -> x x^T + Z for one record, |x| <= bound, Z GOE; made by `calibrate`.
-
-    Attributes
-    ----------
-    dim : length of a record.
-    bound : largest norm of a record; longer ones are shrunk to it by the client.
-    epsilon, delta : guarantee of everything that one person sends; delta is None for epsilon = inf (no noise).
-    records_per_person : how many reports that guarantee covers: each is mu/sqrt(records_per_person)-GDP.
-    deviation : standard deviation of a diagonal entry of Z, in units of bound^2: an integer multiple of 4^-b.
-    bits : b: records are integer vectors of norm at most 2^b, reports integer multiples of bound^2 4^-b.
-    """
+    """x -> x x^T + Z for one record, |x| <= bound, Z GOE; made by `calibrate`."""
 
     dim: int
-    bound: float
-    epsilon: float
-    delta: float | None
-    records_per_person: int
-    deviation: float
-    bits: int
+    bound: float  # longer records are shrunk to it by the client
+    epsilon: float  # of everything that one person sends
+    delta: float | None  # None for epsilon = inf (no noise)
+    records_per_person: int  # how many reports that guarantee covers: each is mu/sqrt(records_per_person)-GDP
+    deviation: float  # of a diagonal entry of Z, in units of bound^2: an integer multiple of 4^-bits
+    bits: int  # records are integer vectors of norm at most 2^bits, reports integer multiples of bound^2 4^-bits
 
     @property
     def size(self) -> int:
@@ -147,10 +137,7 @@ class LocalMechanism:
 
 
 def calibrate(dim: Any, bound: Any, epsilon: Any, delta: Any, *, records_per_person: Any = 1) -> LocalMechanism:
-    """The least noise on the grid that keeps (epsilon, delta) for one person; every rounding is toward more.
-
-    Raises TypeError or ValueError for a parameter out of range.
-    """
+    """The least noise on the grid that keeps (epsilon, delta) for one person; every rounding is toward more."""
     d, records = require_count("dim", dim, largest=LARGEST_DIM), require_count("records_per_person", records_per_person)
     radius = check_bound(bound)
     budget = Budget(epsilon=epsilon, delta=delta)
@@ -188,11 +175,6 @@ class Reports:
     values : (m, d (d + 1)/2), upper triangles, row by row, of x x^T + Z in units of ``mechanism.unit``: integers, as
         int64 or rounded to float32.
     seeded : whether the noise came from a seed: then nothing here is private.
-
-    Raises
-    ------
-    ReportError
-        If shape or dtype of ``values`` does not fit the mechanism.
     """
 
     mechanism: LocalMechanism
@@ -240,9 +222,8 @@ class Reports:
         if len(data) < _START or data[: len(MAGIC)] != MAGIC:
             raise ReportError(f"not a dpgep report: {len(data)} bytes that begin with {bytes(data[:6])!r}")
         header, payload = data[: _HEADER.size], data[_START:]
-        _, version, entry_type, bits, seeded, dim, records, count, bound, epsilon, delta, deviation = _HEADER.unpack(
-            header
-        )
+        found = _HEADER.unpack(header)
+        _, version, entry_type, bits, seeded, dim, records, count, bound, epsilon, delta, deviation = found
         if version != VERSION:
             raise ReportError(f"report in version {version} of the format; this dpgep reads version {VERSION}")
         (checksum,) = _CHECKSUM.unpack(data[_HEADER.size : _START])
@@ -254,9 +235,8 @@ class Reports:
         require_calibrated(mechanism, "report")
         entries = np.frombuffer(payload, dtype=_STORED[entry_type])
         if entries.size != count * mechanism.size:
-            raise ReportError(
-                f"{count} reports of dim = {dim} have {count * mechanism.size} entries, not {entries.size}"
-            )
+            expected = count * mechanism.size
+            raise ReportError(f"{count} reports of dim = {dim} have {expected} entries, not {entries.size}")
         values = entries.reshape(count, mechanism.size)
         return cls(mechanism, values.astype(values.dtype.newbyteorder("="), copy=False), bool(seeded))
 
@@ -319,11 +299,6 @@ class GaussianRandomizer:
         privacy: half the bytes, at a relative error of 6e-8 in each entry.
     seed : int, optional
         Makes the noise reproducible, for tests: whoever knows the seed can remove it. Warns, and marks the reports.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If a parameter is out of range.
 
     Notes
     -----

@@ -127,11 +127,6 @@ def cca(
         With a number, rescale views of different scales by public factors first.
     preprocessing, center, adjacency, public_n, person, rows, weights, largest_weight
         As in `dpgep.pca`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As in `dpgep.pca`, and if X and Y differ in their number of rows.
     """
     return moment_problem(lambda x, y: models.CcaModel((x.width, y.width), center), (X, Y), (), **terms)
 
@@ -190,11 +185,6 @@ def multiset_cca(
     preprocessing, center, adjacency, public_n, person, rows, weights, largest_weight
         As in `dpgep.pca`.
 
-    Raises
-    ------
-    TypeError, ValueError
-        As in `dpgep.pca`, for fewer than two views, and if they differ in their number of rows.
-
     Examples
     --------
     >>> import numpy as np, dpgep
@@ -228,9 +218,7 @@ def fda(
 
     Parameters
     ----------
-    X : array_like of shape (n, d)
-        One row per person.
-    labels : array_like of n hashable labels
+    X, labels : array_like of shape (n, d), and of n hashable labels
         One per person. A replaced person may also change class: labels are protected like rows.
     classes : sequence of labels, or "public", optional
         The public set of classes; a class may be empty. A person with another label, or none (NaN), counts as a
@@ -278,11 +266,9 @@ def sir(
 
     Parameters
     ----------
-    X : array_like of shape (n, d)
-        One row per person.
-    y : array_like of shape (n,)
-        The response. A replaced person may also change slice: responses are protected like rows. Infinity belongs to an
-        outer slice; a person with NaN counts as a person and contributes nothing else.
+    X, y : array_like of shapes (n, d) and (n,)
+        Rows of people and their responses. A replaced person may also change slice: responses are protected like rows.
+        Infinity belongs to an outer slice; a person with NaN counts as a person and contributes nothing else.
     slices : int
         Number of slices of equal width over ``y_range``; they may be empty.
     y_range : (low, high)
@@ -319,9 +305,7 @@ def contrastive_pca(
 
     Parameters
     ----------
-    X : array_like of shape (n, d)
-        One row per person.
-    labels : array_like of n hashable labels
+    X, labels : array_like of shape (n, d), and of n hashable labels
         One per person. A replaced person may also change groups: labels are protected like rows.
     target, background : hashable
         The public labels of the two groups. A person with another label, or none (NaN), counts as a person and
@@ -360,11 +344,7 @@ def table_problem(
     by_group: bool = False,
     **terms: Unpack[Terms],
 ) -> MomentProblem:
-    """One release of all second moments of rows, for any later question.
-
-    Of everybody, or of groups: labels of classes, or a response with its slices. For `dpgep.release`, which says what
-    the parameters are.
-    """
+    """One release of all second moments of rows, of everybody or by groups: `dpgep.release` says what it takes."""
     require_flag("by_group", by_group)
     cuts = {"slices": slices, "y_range": y_range, "edges": edges}
 
@@ -424,8 +404,7 @@ def gep(
     TypeError, ValueError
         If A or B is not a finite real symmetric matrix, shapes differ, or a parameter is out of range.
     """
-    a = _symmetric(A, "A")
-    b = None if B is None else _symmetric(B, "B")
+    a, b = _symmetric(A, "A"), None if B is None else _symmetric(B, "B")
     if b is not None and b.shape != a.shape:
         raise ValueError(f"A and B must have the same shape, got {a.shape} and {b.shape}")
     if b is None and sensitivity_b:

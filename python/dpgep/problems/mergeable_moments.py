@@ -283,10 +283,8 @@ class Moments:
     def _known_people(self) -> Identities:
         """Who was added. Raises ValueError where nobody knows."""
         if self._identities is None:
-            raise ValueError(
-                "moments from a file do not say who their people are, so that some might count twice: they can be "
-                "released, but neither updated nor merged; pickles can"
-            )
+            what = "they can be released, but neither updated nor merged; pickles can"
+            raise ValueError(f"moments from a file do not say who their people are, who might count twice: {what}")
         return self._identities
 
     def _add_sums(self, sums: ExactSums, identities: Identities | None, n: int) -> None:
@@ -319,10 +317,8 @@ class Moments:
             raise TypeError(f"only Moments can be merged, got {type(other).__name__}")
         ours, theirs = self._description(), other._description()
         if ours != theirs:
-            differing = ", ".join(
-                f"{key} ({ours[key]!r} and {theirs[key]!r})" for key in ours if ours[key] != theirs[key]
-            )
-            raise ValueError(f"moments differ in {differing}: their sums cannot be added")
+            differing = (f"{key} ({ours[key]!r} and {theirs[key]!r})" for key in ours if ours[key] != theirs[key])
+            raise ValueError(f"moments differ in {', '.join(differing)}: their sums cannot be added")
         named(self.model, *names_of_views(other.model))
 
     def copy(self) -> Moments:
@@ -391,9 +387,8 @@ class Moments:
 def problem_from(given: object) -> SummedProblem:
     """The problem of `Moments` as they are now. Raises TypeError for anything else."""
     if not isinstance(given, Moments):
-        raise TypeError(
-            f"problem must come from dpgep.pca or the like, or be dpgep.Moments; got {type(given).__name__}"
-        )
+        kind = type(given).__name__
+        raise TypeError(f"problem must come from dpgep.pca or the like, or be dpgep.Moments; got {kind}")
     with given._lock:
         sums, adjacency = given._summed(), given._adjacency
         if given.n < 2 and adjacency == "replace-one":

@@ -23,7 +23,7 @@ from dpgep.data.inputs import (
     class_codes,
     clipping_of,
     fewest_rows,
-    frame_columns,
+    frame_categories,
     inputs_of,
     n_rows,
     named,
@@ -44,6 +44,7 @@ from dpgep.models.preprocessing import AutoPreprocessing, Bound, Preprocessing
 from dpgep.models.row_model import Classes, RowModel, input_names, layout_of, view_labels
 from dpgep.sources import Scan, Selection
 from dpgep.sources.kinds import is_dask_collection, is_dask_frame, is_spark_frame
+from dpgep.sources.names import as_text
 from dpgep.sources.scan import parquet_parts
 
 if TYPE_CHECKING:
@@ -53,27 +54,16 @@ _B = TypeVar("_B", bound="Callable[..., MomentProblem]")
 
 
 class Problem(ABC):
-    """Data of people and what is asked of them. Stays with the curator: a method sees ``public`` alone.
-
-    Attributes
-    ----------
-    model, facts : what is asked, and of how many people within which bound.
-    public : what a method may see.
-    weight_bits : of which whole weights 2^weight_bits make a person in all sums.
-    kind : what the data are, for messages.
-    dataset : the rows; None where there are none.
-    preprocessing : the public map of the rows; None where they are as they were given.
-    auto : how a run buys one first; None where it does not.
-    """
+    """Data of people and what is asked of them. Stays with the curator: a method sees ``public`` alone."""
 
     model: Model
     facts: PublicFacts
     public: PublicSide
-    weight_bits: int = 0
-    kind: str
-    dataset: Dataset | None = None
-    preprocessing: Preprocessing | None = None
-    auto: AutoPreprocessing | None = None
+    weight_bits: int = 0  # 2^weight_bits whole weights make a person in all sums
+    kind: str  # what the data are, for messages
+    dataset: Dataset | None = None  # the rows, where there are any
+    preprocessing: Preprocessing | None = None  # the public map of the rows; None where they are as they were given
+    auto: AutoPreprocessing | None = None  # how a run buys one first
 
     @property
     def n_counted(self) -> int | None:
@@ -96,18 +86,15 @@ class Problem(ABC):
 
     def refuse(self, purpose: str) -> NoReturn:
         """Raise ValueError: what is asked needs rows."""
-        raise ValueError(
-            f"{self.kind} contain no rows and cannot provide {purpose}: use method='release' (with "
-            "storage='matrix'), or a problem on the rows themselves; nothing was released and no budget was spent"
-        )
+        advice = "use method='release' (with storage='matrix'), or a problem on the rows; no budget was spent"
+        raise ValueError(f"{self.kind} contain no rows and cannot provide {purpose}: {advice}")
 
 
 @dataclass(frozen=True, eq=False)
 class MomentProblem(Problem):
-    """Rows of people and the model to fit to them. Built by `pca`, `cca`, `pls`, `fda` and `sir`.
+    """Rows of people and the model to fit to them, built by `pca` and the like.
 
-    With ``auto`` a run buys preprocessing first, and then solves the problem of the rows that it maps; ``is_sparse``
-    says whether zeros of rows must stay zeros, ``can_shift`` whether rows may be shifted, as the answer must allow too,
+    ``is_sparse`` says whether zeros of rows must stay zeros, ``can_shift`` whether rows may be shifted,
     ``takes_missing`` whether NaN is an absent value, which counts as the location of its column.
     """
 
@@ -157,7 +144,7 @@ class MomentProblem(Problem):
     def plain_sums(self) -> tuple[int, tuple[Matrix, Matrix, Matrix], float]:
         """(number of people, blocks of the sums in floating point, share of clipped people)."""
         finest = self.in_finest_weights()
-        sums, weight_bits = finest.float_moments(), finest.dataset.weight_bits
+        sums, weight_bits = finest.float_moments(), finest.weight_bits
         np.ldexp(sums.total, -weight_bits, out=sums.total)
         return sums.n >> weight_bits, self.layout.blocks(sums.total), sums.n_clipped / max(sums.n, 1)
 
@@ -189,10 +176,7 @@ class MomentProblem(Problem):
         return self.dataset.accumulate(make, weight_bits=self.weight_bits).of_people(self.weight_bits)
 
     def cross_norms(self) -> Matrix:
-        """Norm of each feature's row of the covariance with other views (the second moment, if not centred).
-
-        Sums over people of clipped rows in the unit ball: not divided by n.
-        """
+        """Norms of each feature's row of the covariance with other views (the moment, if not centred), times n."""
         accumulate = partial(self.dataset.accumulate, weight_bits=self.weight_bits)
         return np.ldexp(cross_norms(accumulate, self.model.views, centred=self.layout.sums), -self.weight_bits)
 
@@ -301,9 +285,8 @@ def dataset_of(
 ) -> Dataset:
     """The people of views, and of labels or responses: arrays, Dask's too, or selections of one source.
 
-    Ids and weights of ``weighting``, one for each row, or selections of the same source, say how much each row counts
-    (None: each is a person); ``identities`` become the hashes of all people whose rows are read. Dask computes
-    collections on ``client`` (None: what ``dask.compute`` uses), and if there is one, Parquet files.
+    ``identities`` become the hashes of all people whose rows are read. Dask computes collections on ``client`` (None:
+    what ``dask.compute`` uses), and if there is one, Parquet files.
     """
     data = (*(view.rows for view in views), *groups)
     selections = [part for part in data if isinstance(part, Selection)]
@@ -322,7 +305,7 @@ def dataset_of(
     if not selections:
         are_people = weighting is None or weighting.person is None
         n = next((n for n in map(n_rows, data) if n is not None), None) if are_people else None
-        columns = [frame_columns(each) if is_dask_frame(each) else (None, {}) for each in data]
+        columns = [(as_text(x.columns), frame_categories(x)) if is_dask_frame(x) else (None, {}) for x in data]
         read = partial(read_chunks, [*columns, *(None for _ in beside)])
         return DaskDataset(dask_parts((*data, *beside)), read, *facts, n=n, client=client, **of_people)
     people: Scan = selections[0].scan
@@ -379,10 +362,7 @@ def moment_problem(
     weights: Any = None,
     largest_weight: float | None = None,
 ) -> MomentProblem:
-    """The problem of the model that ``make`` makes of views, for these and for labels or responses of the same people.
-
-    All else are `Terms`.
-    """
+    """The problem of the model that ``make`` makes of views, for these and for labels or responses of their people."""
     data, weighting = split_off(data, person, rows, weights, largest_weight)
     labelled = zip(data, view_labels(len(data)), strict=True)
     views = [opened(values, label, adjacency) for values, label in labelled]
@@ -436,16 +416,6 @@ def problem_of(model: RowModel, *data: Any, **terms: Unpack[Terms]) -> MomentPro
         response where the model has a grouping.
     bound, preprocessing, adjacency, public_n, person, rows, weights, largest_weight
         As in `dpgep.pca`; the bound is that of the joint row of all views.
-
-    Returns
-    -------
-    MomentProblem
-        For `dpgep.solve` and `dpgep.release`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As in `dpgep.pca`, and for a model of another kind, or more or fewer data than the model's inputs.
     """
     require_row_model(model)
     people, n_views = inputs_of(model, *data), len(model.views)

@@ -31,11 +31,7 @@ _LARGE = 1 << 19
 
 
 class Columns:
-    """A matrix whose columns lie apart in memory: (rows, number of columns), one dtype when read.
-
-    The columns may have any real dtypes. Selecting rows or columns looks at no entry. Raises ValueError unless all
-    columns are vectors of ``n_rows`` entries; that message has no number of rows, which may be secret.
-    """
+    """A matrix whose columns lie apart in memory, of any real dtypes, and of one when it is read."""
 
     ndim = 2
 
@@ -114,20 +110,15 @@ def side_by_side(tables: Sequence[Columns]) -> Columns:
 
 
 def is_plain(array: NDArray[Any]) -> bool:
-    """Whether kernels of columns read such numbers as they lie: those of the processor, where it expects them.
-
-    Booleans are none: whatever their byte is, they are 0 or 1.
-    """
+    """Whether kernels of columns read such numbers as they lie. Booleans are none: their byte may be any."""
     kind = array.dtype
     known = kind.kind in "iu" or (kind.kind == "f" and kind.itemsize in (4, 8))
     return known and kind.isnative and array.flags.aligned
 
 
 def row_dtype(*dtypes: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype of rows that hold all of these: uint8, else float32 if that is exact, else float64.
-
-    Exact: booleans and uint8 in uint8; float16, float32 and integers of up to 16 bits in float32; integers of 32 bits
-    in float64. Integers of 64 bits beyond 2^53 and long doubles are rounded to float64.
+    """The dtype of rows that hold all of these: uint8, else float32 if that is exact, else float64, to which integers
+    beyond 2^53 and long doubles are rounded.
     """
     if all(dtype == np.uint8 or dtype == np.bool_ for dtype in dtypes):
         return np.dtype(np.uint8)
@@ -166,9 +157,8 @@ def nbytes(part: Part) -> int:
 
 
 class Assembler:
-    """Makes one array of the parts of a batch; a dense matrix lies in memory that the next batch uses again.
-
-    With ``apart``, the columns of a table are left where they lie, if they are the only part.
+    """Makes one array of the parts of a batch; a dense matrix lies in memory that the next batch uses again. With
+    ``apart``, the columns of a table are left where they lie, if they are the only part.
     """
 
     def __init__(self, apart: bool = False) -> None:
@@ -240,12 +230,9 @@ Pieces = tuple[Part, ...]  # one part of each selection, all with the same rows
 def rebatch(pieces: Iterable[Pieces], batch_rows: int | None) -> Iterator[list[Pieces]]:
     """Lists of pieces that make up a batch each: long pieces are cut evenly, short ones collected; order stays.
 
-    A batch has at most ``batch_rows`` rows, or about BATCH_BYTES bytes. Batches are not filled to the brim: that would
-    copy every row of a source whose pieces are a little larger or smaller. There are at most three times as many as
-    need be.
-
-    A piece that is kept while the next is asked for is copied: iterables may fill the same memory again, and people
-    would then count more than once. One that fills more than half of a batch is a batch, and not copied.
+    A batch has at most ``batch_rows`` rows, or about BATCH_BYTES bytes, and is not filled to the brim: that would copy
+    every row of a source whose pieces are a little larger or smaller. A piece that is kept while the next is asked for
+    is copied: iterables may fill the same memory again, and people would then count more than once.
     """
     pending: list[Pieces] = []
     filled = 0.0

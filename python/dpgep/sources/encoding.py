@@ -35,8 +35,8 @@ _DAY_ZERO, _DAY = np.datetime64("1970-01-01"), np.timedelta64(1, "D")
 def declared_values(values: Any) -> Declared | None:
     """The values that the type of a vector allows, None where it does not say.
 
-    Categories of pandas (Dask's, where they are known) and of an Enum of polars are taken as declared, also those that
-    nobody has. A Categorical of polars and a dictionary of Arrow declare none: they collect what they meet.
+    Categories of pandas (Dask's, where they are known) and of an Enum of polars are declared. A Categorical of polars
+    and a dictionary of Arrow declare none: they collect what they meet.
     """
     if not getattr(getattr(values, "cat", None), "known", True):  # of Dask
         return None
@@ -52,10 +52,7 @@ def declared_by(kind: Any) -> Declared | None:
 
 
 def declared_categories(kind: Any) -> Declared | None:
-    """The categories that a categorical type of pandas or polars declares, none if it collects them from data.
-
-    None for other types. Arrow's dictionaries are collected.
-    """
+    """The categories that a categorical type declares: () if it collects them from data. None for other types."""
     if is_categorical(kind):
         return () if kind.categories is None else tuple(kind.categories.tolist())
     if is_instance(kind, "polars", "Enum"):
@@ -214,9 +211,8 @@ class Encoding:
         if declared == ():
             raise TypeError(f"column {quoted(name)} is categorical, but lists no categories: declare them, {DECLARE}")
         if declared is not None and len(declared) > _MOST:
-            raise ValueError(
-                f"column {quoted(name)} has {len(declared)} categories, of at most {_MOST}: pass a sparse matrix"
-            )
+            found = f"{len(declared)} categories, of at most {_MOST}"
+            raise ValueError(f"column {quoted(name)} has {found}: pass a sparse matrix")
 
     def numbers(self, name: Hashable, values: NDArray[Any]) -> list[NDArray[Any]]:
         """The columns of a matrix that the values of an encoded column become."""

@@ -40,10 +40,9 @@ class CsvFiles(ArrowTable):
     """CSV files in UTF-8 with a line of names, one after the other; compressed where their suffix says so.
 
     The separator is a comma, or what separates the names. With another than a comma, numbers may have decimal commas,
-    and do if more columns are numbers then. Numbers are float64, also those in columns that start out whole or empty;
-    true and false are booleans, 2024-03-31 is a date. The columns of ``text`` are text whatever is in them. Empty
-    values, NA, NaN and the like are missing in all but text. Rows are never skipped: one that lacks a value, or a value
-    of another type than its column, is an error.
+    and do if more columns are numbers then. Numbers are float64, also those in columns that start out whole or empty.
+    The columns of ``text`` are text whatever is in them. Rows are never skipped: one that lacks a value, or a value of
+    another type than its column, is an error.
     """
 
     n_rows = None
@@ -78,11 +77,8 @@ class CsvFiles(ArrowTable):
         # pyarrow's scan of a data set parses ahead of what uses the rows, without a limit; with threads, this reader
         # does so by a block for each processor, and is no faster
         reading = csv.ReadOptions(block_size=_BLOCK, use_threads=False)
-        types = csv.ConvertOptions(
-            include_columns=names,
-            column_types={name: self.schema.field(name).type for name in names},
-            decimal_point=self._decimal_point,
-        )
+        kinds = {name: self.schema.field(name).type for name in names}
+        types = csv.ConvertOptions(include_columns=names, column_types=kinds, decimal_point=self._decimal_point)
         for file in self._files:
             with self._values_withheld(), csv.open_csv(file, reading, self._parse_options, types) as reader:
                 yield from _joined(reader)
@@ -126,10 +122,8 @@ class CsvFiles(ArrowTable):
                 return DataError(f"column {name} of {where} holds text that is not in UTF-8: {_SAVE_AS_UTF8}")
             kind = "number" if str(field.type) == "double" else str(field.type)
             advice = "declare the categories of text" if kind == "number" else "leave the column out"
-            return DataError(
-                f"column {name} holds a value that is no {kind}, unlike the first megabyte of {where}: "
-                f"correct the file, or {advice}"
-            )
+            what = f"unlike the first megabyte of {where}: correct the file, or {advice}"
+            return DataError(f"column {name} holds a value that is no {kind}, {what}")
         if "Expected" in message and "columns" in message:
             return DataError(f"a row of {where} has more or fewer values than there are names: correct the file")
         if "Empty CSV" in message:
@@ -179,10 +173,8 @@ _PART_BYTES = 1 << 26
 
 
 class TableFiles(ArrowTable):
-    """Files of one data set of pyarrow, in its order.
-
-    The schema is that of the first file. In another, a column that is not there is null; one of another type is read if
-    it holds the same kind of values (numbers, text, ...), and is an error if not, whatever its values are.
+    """Files of one data set of pyarrow, in its order, of the schema of the first. A column that is not there is null;
+    one of another type is read if it holds the same kind of values, and an error if not, whatever its values are.
     """
 
     reads_ahead = True
@@ -199,10 +191,8 @@ class TableFiles(ArrowTable):
                 for name in stored:
                     expected, found = self.schema.field(name).type, schema.field(name).type
                     if found != expected and _values_of(found) not in (_values_of(expected), "nothing"):
-                        raise TypeError(
-                            f"column {quoted(name)} is {expected} in the first file and {found} in another: use one "
-                            "type in all files"
-                        )
+                        types = f"{expected} in the first file and {found} in another"
+                        raise TypeError(f"column {quoted(name)} is {types}: use one type in all files")
                 for batch in batches(stored, rows):
                     yield self._completed(batch, names, keys)
 
@@ -211,21 +201,19 @@ class TableFiles(ArrowTable):
         """The schema of a file, and what reads some of its columns, about this many rows at a time."""
 
     def _completed(self, batch: Any, names: list[str], keys: dict[str, Any]) -> Any:
-        """The batch with the columns that the file does not hold, or without a type because nothing is in them.
-
-        The others keep the file's types: a cast may fail, and whether it does depends on values.
+        """The batch with the columns that the file does not hold, or without a type because nothing is in them. Others
+        keep the file's types: whether a cast fails depends on values.
         """
         pa = pyarrow()
         held = [field.name for field in batch.schema if not pa.types.is_null(field.type)]
         if held == names:
             return batch
-        columns = [
-            batch.column(name)
-            if name in held
-            else pa.repeat(pa.scalar(keys.get(name), self.schema.field(name).type), batch.num_rows)
-            for name in names
-        ]
-        return pa.RecordBatch.from_arrays(columns, names=names)
+
+        def column(name: str) -> Any:
+            value = None if name in held else pa.scalar(keys.get(name), self.schema.field(name).type)
+            return batch.column(name) if name in held else pa.repeat(value, batch.num_rows)
+
+        return pa.RecordBatch.from_arrays(list(map(column, names)), names=names)
 
 
 class ParquetFiles(TableFiles):
@@ -235,11 +223,8 @@ class ParquetFiles(TableFiles):
 
     def __init__(self, paths: Sequence[str | Path]) -> None:
         places = [str(path) for path in paths]
-        super().__init__(
-            pyarrow(".dataset").dataset(
-                places[0] if len(places) == 1 else places, format="parquet", partitioning="hive"
-            )
-        )
+        what = places[0] if len(places) == 1 else places
+        super().__init__(pyarrow(".dataset").dataset(what, format="parquet", partitioning="hive"))
         if not self._dataset.files:
             raise ValueError(f"no Parquet files in {', '.join(places)}")
 
@@ -249,23 +234,15 @@ class ParquetFiles(TableFiles):
 
     @contextmanager
     def _opened(self, fragment: Any) -> Iterator[tuple[Any, Callable[[list[str], int], Iterable[Any]]]]:
-        with pyarrow(".parquet").ParquetFile(
-            fragment.path, filesystem=fragment.filesystem, buffer_size=_READ_BUFFER, pre_buffer=False
-        ) as file:
-            yield (
-                file.schema_arrow,
-                lambda names, rows: file.iter_batches(batch_size=rows, row_groups=self._row_groups, columns=names),
-            )
+        how = {"filesystem": fragment.filesystem, "buffer_size": _READ_BUFFER, "pre_buffer": False}
+        with pyarrow(".parquet").ParquetFile(fragment.path, **how) as file:
+            yield file.schema_arrow, lambda names, rows: file.iter_batches(rows, self._row_groups, names)
 
     def parts(self) -> list[ParquetPart]:
         """One part for each file, or, where there are few, for every 64 MB of row groups that follow each other."""
         files = list(self._dataset.get_fragments())
-        many = len(files) >= _MANY_FILES
-        return [
-            ParquetPart(self._dataset, file, run)
-            for file in files
-            for run in ([None] if many else _runs_of_row_groups(file))
-        ]
+        runs = (lambda _: [None]) if len(files) >= _MANY_FILES else _runs_of_row_groups
+        return [ParquetPart(self._dataset, file, run) for file in files for run in runs(file)]
 
 
 class ParquetPart(ParquetFiles):
@@ -341,27 +318,19 @@ _SUFFIXES = {
 _KINDS = {suffix: kind for kind, suffixes in _SUFFIXES.items() for suffix in suffixes}
 # what holds tables and is not read here, but by pandas
 _READ_BY_PANDAS = {
-    **dict.fromkeys((".xlsx", ".xls", ".xlsm", ".ods"), "excel"),
-    ".sav": "spss",
-    ".dta": "stata",
-    **dict.fromkeys((".sas7bdat", ".xpt"), "sas"),
-    ".json": "json",
-}
+    ".xlsx": "excel", ".xls": "excel", ".xlsm": "excel", ".ods": "excel", ".sav": "spss", ".dta": "stata",
+    ".sas7bdat": "sas", ".xpt": "sas", ".json": "json",
+}  # fmt: skip
 _COMPRESSED = (".gz", ".bz2", ".zst", ".lz4", ".br")
 
 
 def open_files(values: Sequence[str | Path], categories: Categories) -> Source | list[Any]:
-    """The source that paths stand for: files, folders, or patterns with ``*``, ``?`` and ``[...]``.
-
-    Several files of arrays come as a list of batches. What has no known suffix is Parquet.
-    """
+    """The source that paths, folders or patterns stand for; several files of arrays come as a list of batches."""
     paths = [path for value in values for path in _matching(os.fspath(value))]
     for path in paths:
         if reader := _READ_BY_PANDAS.get(PurePath(path.lower()).suffix):
-            raise ValueError(
-                f"{path} is of a kind that is not read here: save it as CSV or Parquet, or pass "
-                f"pandas.read_{reader}(path), of which all rows are in memory"
-            )
+            what = f"save it as CSV or Parquet, or pass pandas.read_{reader}(path), of which all rows are in memory"
+            raise ValueError(f"{path} is of a kind that is not read here: {what}")
     kinds = {_kind_of_place(path) for path in paths}
     if len(kinds) > 1:
         raise ValueError(f"files of several kinds, {' and '.join(sorted(kinds))}: read one kind at a time")
@@ -417,9 +386,6 @@ def _kind_of_place(path: str) -> str:
 
 def _walk(folder: str) -> list[str]:
     """All files of a folder and those in it, in the order of their paths; hidden ones apart."""
-    found = (
-        str(path)
-        for path in Path(folder).rglob("*")
-        if path.is_file() and not any(part.startswith((".", "_")) for part in path.relative_to(folder).parts)
-    )
-    return sorted(found)
+    files = (path for path in Path(folder).rglob("*") if path.is_file())
+    hidden = (".", "_")
+    return sorted(str(each) for each in files if not any(p.startswith(hidden) for p in each.relative_to(folder).parts))

@@ -55,10 +55,10 @@ class Filtered(ArrowTable):
         self.found_text = source.found_text
         self._take_types()
         for name in () if isinstance(condition, str) else source.found_types.intersection(self._needed):
-            raise ValueError(  # does not name the type, which one person may have decided
-                f"column {quoted(name)} was inferred not to be numeric from the first megabyte, possibly from one "
-                "person's value: write the filter as text instead of an expression of pyarrow"
-            )
+            # does not name the type, which one person may have decided
+            found = "was inferred not to be numeric from the first megabyte, possibly from one person's value"
+            advice = "write the filter as text instead of an expression of pyarrow"
+            raise ValueError(f"column {quoted(name)} {found}: {advice}")
 
     def _take_types(self) -> None:
         self.schema, self.types = self._source.schema, self._source.types
@@ -88,9 +88,8 @@ class Filtered(ArrowTable):
 
 
 def _kept(table: Any, expression: Any) -> Iterator[Any]:
-    """The rows that meet a condition, in tables; not those of which it cannot be computed: 6 / y where y is 0.
-
-    Otherwise one person would decide whether a run fails. Rows are halved until what fails is one of them.
+    """The rows that meet a condition, in tables; not those of which it cannot be computed, as 6 / 0: one person would
+    decide whether a run fails. Rows are halved until what fails is one of them.
     """
     pa = pyarrow()
     try:
@@ -133,10 +132,9 @@ def _misfit(schema: Any, expression: Any) -> Exception | None:
 def parsed(text: str, schema: Any, found_text: frozenset[str] = frozenset()) -> Any:
     """The pyarrow expression that a condition in Python's syntax stands for, of columns of a schema.
 
-    A comparison with a missing value (NaN, too) is neither true nor false: three-valued logic, as in SQL. Raises
-    ValueError for what is no condition, names no column, or compares values of different kinds. Of ``found_text``,
-    columns that one person's value may have made text, it takes only what keeps the same other people or is refused
-    where they are none: otherwise that person would decide who else is kept.
+    A comparison with a missing value (NaN, too) is neither true nor false: three-valued logic, as in SQL. Of
+    ``found_text``, columns that one person's value may have made text, it takes only what keeps the same other people
+    or is refused where they are none: otherwise that person would decide who else is kept.
     """
     if len(text) > _LONGEST:
         raise ValueError(f"the filter is longer than {_LONGEST} characters")
@@ -271,10 +269,9 @@ class _Parser:
     def _require_declared(self, *columns: _Column) -> None:
         for name in (column.name for column in columns):
             if name in self._found_text:
-                raise ValueError(
-                    f"column {quoted(name)} was inferred to be text from the first megabyte, possibly from one "
-                    f"person's value: declare categories={{{name!r}: [...]}}, or compare it by == or in alone"
-                )
+                found = "was inferred to be text from the first megabyte, possibly from one person's value"
+                advice = f"declare categories={{{name!r}: [...]}}, or compare it by == or in alone"
+                raise ValueError(f"column {quoted(name)} {found}: {advice}")
 
     def _date(self, text: str, column: _Column) -> Any:
         try:

@@ -53,10 +53,7 @@ def identifies(name: str) -> bool:
 
 
 def require_features(names: Names) -> None:
-    """Raise ValueError where a column holds ids: as a feature it would publish them, and order people by nothing.
-
-    Of the names of indicators, as "patient_id=17", the message has the column's alone.
-    """
+    """Raise ValueError where a column holds ids: as a feature it would publish them, and order people by nothing."""
     found = list(dict.fromkeys(name.partition("=")[0] for name in names or () if identifies(name)))
     if found:
         one = len(found) == 1

@@ -98,9 +98,8 @@ class Table(Source):
         plain = [name for name in names if name not in self.encoding.columns]
         for name in plain:
             if self.list_size(name) is not None:
-                raise ValueError(
-                    f"{self.kind} {quoted(name)} is a matrix: select it separately, source[{quoted(name)}]"
-                )
+                each = quoted(name)
+                raise ValueError(f"{self.kind} {each} is a matrix: select it separately, source[{each}]")
         require_numeric(self.not_numeric(plain), plain)
         return len(self.encoding.names(names)) if self.encoding.columns else len(names)
 
@@ -159,10 +158,7 @@ class Table(Source):
 
 
 def require_numeric(others: Sequence[tuple[object, Any]], names: Sequence[Hashable] = ()) -> None:
-    """Raise TypeError if there are columns that hold no numbers: with their names and types, which are public.
-
-    Columns among ``names`` that seem to hold ids are named in the same message.
-    """
+    """Raise TypeError for columns that hold no numbers, with their public names and types, and those that seem ids."""
     if others:
         ids = tuple(name for name in names if isinstance(name, str) and identifies(name))
         # what Arrow does not know comes under its name in the database
@@ -173,10 +169,8 @@ def require_numeric(others: Sequence[tuple[object, Any]], names: Sequence[Hashab
         are = f"columns {shown} are" if len(text) > 1 else f"column {shown} is"
         if ids:
             seem = "seem" if len(ids) > 1 else "seems"
-            raise TypeError(
-                f"{are} not numeric, {listed(ids, 30)} {seem} to identify people or rows: select others, or "
-                "declare categories"
-            )
+            which = f"{listed(ids, 30)} {seem} to identify people or rows"
+            raise TypeError(f"{are} not numeric, {which}: select others, or declare categories")
         has_dates = any("date" in str(kind).lower() or "timestamp" in str(kind).lower() for _, kind in others)
         dates = "read these by dpgep.scan(..., dates=[column], categories={column: [...]})"
         advice = dates if has_dates else f"declare the categories of text, {DECLARE}"
@@ -204,10 +198,9 @@ def packages_messages_withheld(what: str) -> Iterator[None]:
 
 @contextmanager
 def replaced(replacement: Callable[[Exception], Exception]) -> Iterator[None]:
-    """Raise in the place of any error its replacement, which does not lead back to it, as ``from None`` does.
+    """Raise in the place of any error its replacement, which does not lead back to it.
 
-    That hides the error from tracebacks and keeps it as the context: its message, which may quote a person's value, for
-    whoever logs or pickles chains of errors.
+    ``from None`` keeps the error as the context, with a message that may quote a person's value, for whoever logs it.
     """
     try:
         yield

@@ -154,10 +154,7 @@ class ArrowTable(Table):
 
 
 class Stream(ArrowTable):
-    """What hands out its rows as an Arrow stream: an Arrow or polars table, a relation of DuckDB.
-
-    Each pass asks for a new stream, the first of them at once, for its schema. A RecordBatchReader can be read once.
-    """
+    """What hands out its rows as an Arrow stream, a new one in each pass: a table of Arrow or polars, of DuckDB."""
 
     def __init__(self, values: Any) -> None:
         self._values = values
@@ -375,9 +372,8 @@ def table_matrix(table: Any) -> NDArray[Any]:
 
 
 def as_vector_of_values(values: Any) -> Any:
-    """A Series of pandas or polars or an Arrow array as a NumPy array, what is missing as NaN; all else as it is.
-
-    A column of lists of one fixed size is a matrix.
+    """A Series or an Arrow array as a NumPy array (of lists of one size, a matrix), what is missing as NaN; all else as
+    it is.
     """
     if kinds.is_series(values):
         return _converted(values, values.dtype, values.name, _values_of_series)
