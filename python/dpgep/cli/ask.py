@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import inspect
-import io
 import os
 import re
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,8 @@ import dpgep
 from dpgep._checks import did_you_mean
 from dpgep._optional import import_extra
 from dpgep._show import date
-from dpgep.cli.command import Commands, Output, UsageError, positive, say
+from dpgep.cli.command import Commands, UsageError, add_output, positive, saved, written
+from dpgep.cli.solution import loaded
 from dpgep.sources.names import listed
 
 _EXAMPLE = """example:
@@ -54,19 +55,19 @@ _OF_CATEGORIES = {
     "famd": "a categorical column",
     "mca": "two categorical columns",
 }
-# Options that questions take.
-_OPTIONS = (
-    "rows",
-    "level",
-    "ridge",
-    "by",
-    "penalty",
-    "n_factors",
-    "rotation",
-    "standardize",
-    "n_components",
-    "sparsity",
-)
+# Options that questions take, by the names of their arguments.
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "level": {"type": float, "metavar": "L", "help": "probability with which each interval holds"},
+    "ridge": {"type": float, "metavar": "XI", "help": "of a regression: penalty on squared coefficients"},
+    "by": {"metavar": "METHOD", "help": "of a regression_path: lasso, subsets, ...; of a central_subspace: save"},
+    "penalty": {"type": float, "metavar": "P", "help": "of a graph"},
+    "n_factors": {"type": positive, "metavar": "K", "help": "number of factors"},
+    "rotation": {"choices": ("varimax", "promax"), "help": "of factors"},
+    "standardize": {"action": "store_const", "const": True, "help": "columns in their deviations"},
+    "n_components": {"type": positive, "metavar": "K", "help": "number of components"},
+    "sparsity": {"type": positive, "metavar": "S", "help": "at most S columns in a component"},
+    "rows": {"type": positive, "metavar": "N", "help": "of a sample: number of synthetic people"},
+}
 # Options that are groups of a release by group.
 _GROUPS = ("target", "background")
 # Names in a formula: in backquotes, or without the signs and spaces that part them.
@@ -86,31 +87,18 @@ def add(commands: Commands) -> None:
     parser.add_argument("release", type=Path, metavar="RELEASE", help="output of dpgep release ... -o")
     parser.add_argument("question", nargs="?", metavar="QUESTION", help="correlation, regression, pca, ...")
     parser.add_argument("terms", nargs="*", metavar="COLUMN", help="columns, or a formula (default: all columns)")
-    parser.add_argument("--level", type=float, metavar="L", help="probability with which each interval holds")
-    parser.add_argument("--ridge", type=float, metavar="XI", help="of a regression: penalty on squared coefficients")
-    parser.add_argument(
-        "--by", metavar="METHOD", help="of a regression_path: lasso, subsets, ...; of a central_subspace: save"
-    )
-    parser.add_argument("--penalty", type=float, metavar="P", help="of a graph")
-    parser.add_argument("--n-factors", type=positive, metavar="K", help="number of factors")
-    parser.add_argument("--rotation", choices=("varimax", "promax"), help="of factors")
-    parser.add_argument("--standardize", action="store_const", const=True, help="columns in their deviations")
-    parser.add_argument("--n-components", type=positive, metavar="K", help="number of components")
-    parser.add_argument("--sparsity", type=positive, metavar="S", help="at most S columns in a component")
-    parser.add_argument("--rows", type=positive, metavar="N", help="of a sample: number of synthetic people")
+    for name, how in _OPTIONS.items():
+        parser.add_argument(f"--{name.replace('_', '-')}", **how)
     parser.add_argument("--group", metavar="G", help="of a release by group: ask about its people alone")
     parser.add_argument("--target", metavar="G", help="of questions that compare two groups: the one asked about")
     parser.add_argument("--background", metavar="G", help="and the other")
     parser.add_argument("--html", action="store_true", help="write a page for a browser, which answers all questions")
-    parser.add_argument(
-        "-o", "--output", type=Path, metavar="OUT", help="write the answer's table (CSV), too, or the page"
-    )
-    parser.add_argument("--force", action="store_true", help="replace the output if it exists")
+    add_output(parser, "OUT", "write the answer's table (CSV), too, or the page")
     parser.set_defaults(run=_ask)
 
 
 def _ask(options: argparse.Namespace) -> int:
-    release = _opened(options.release)
+    release: dpgep.Release = loaded(options.release, dpgep.Release, "release")
     if options.group is not None:
         release = release.of_group(_group(release, options.group))
     questions = release._questions()
@@ -126,30 +114,32 @@ def _ask(options: argparse.Namespace) -> int:
     if question not in questions and release._noisy.mark is not None and hasattr(release, question):
         raise UsageError(f"{question} is not known of a release with --missing pairwise: use --missing center")
     if question in _OF_CATEGORIES and question not in questions:
-        found = listed(list(release._categories)) or "none"
-        raise UsageError(
-            f"{question} needs {_OF_CATEGORIES[question]}, and this release has {found}: "
-            "declare them with dpgep release --categories COLUMN=A,B"
-        )
+        found = f"{_OF_CATEGORIES[question]}, and this release has {listed(list(release._categories)) or 'none'}"
+        raise UsageError(f"{question} needs {found}: declare them with dpgep release --categories COLUMN=A,B")
     if question not in questions:
         raise UsageError(f"no question {question!r}{did_you_mean(question, questions)}; there are {listed(questions)}")
     method = {"mean": _mean, "sample": _sample}.get(question) or getattr(type(release), question)
     arguments = _arguments(question, _sides(options.terms, release.model.feature_names))
     arguments |= _settings(question, method, options)
     arguments |= {name: _group(release, arguments[name]) for name in _GROUPS if name in arguments}
-    if options.output is None:
-        print(method(release, **arguments))
-        return 0
-    with Output(options.output, force=options.force, inputs=[options.release]) as output:
-        output.try_place()
+
+    def answered() -> Any:
         answer = method(release, **arguments)
         print(answer)
-        if not hasattr(answer, "to_frame") and not hasattr(answer, "to_csv"):
-            raise UsageError(f"-o: the answer to {question} is no table; it is printed alone")
-        table = answer.to_frame() if hasattr(answer, "to_frame") else answer
-        output.write(table.to_csv(lineterminator="\n").encode())
-        say(f"kept in {output.take()}")
+        return answer
+
+    if options.output is None:
+        answered()
+    else:
+        written(options, answered, partial(_table, question), [options.release])
     return 0
+
+
+def _table(question: str, answer: Any) -> bytes:
+    if not hasattr(answer, "to_frame") and not hasattr(answer, "to_csv"):
+        raise UsageError(f"-o: the answer to {question} is no table; it is printed alone")
+    table = answer.to_frame() if hasattr(answer, "to_frame") else answer
+    return bytes(table.to_csv(lineterminator="\n").encode())
 
 
 def _mean(release: dpgep.Release, columns: Any = None) -> Any:
@@ -172,23 +162,10 @@ def _sample(release: dpgep.Release, columns: Any = None, *, rows: int | None = N
 def _write_page(release: dpgep.Release, options: argparse.Namespace) -> int:
     if options.output is None or options.question is not None:
         raise UsageError("--html needs -o FILE, and no question: the page answers all of them")
-    written = io.BytesIO()
-    release.to_html(written, **({} if options.level is None else {"level": options.level}))
-    with Output(options.output, force=options.force, inputs=[options.release]) as output:
-        output.try_place()
-        output.write(written.getvalue())
-        say(f"kept in {output.take()}")
+    level = {} if options.level is None else {"level": options.level}
+    page = saved(partial(release.to_html, **level))
+    written(options, lambda: page, bytes, [options.release])
     return 0
-
-
-def _opened(path: Path) -> dpgep.Release:
-    try:
-        release = dpgep.load(path)
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path} holds no release: {error}") from None
-    if not isinstance(release, dpgep.Release):
-        raise UsageError(f"{path} holds a {type(release).__name__}, not a release of dpgep release")
-    return release
 
 
 def _group(release: dpgep.Release, text: str) -> Any:

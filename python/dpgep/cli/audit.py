@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -25,35 +26,22 @@ def add(commands: Commands) -> None:
     parser.add_argument("--delta", type=float, help="delta of the claim")
     parser.add_argument("--runs", type=positive, default=500, metavar="N", help="releases of each table (default: 500)")
     parser.add_argument("--people", type=positive, default=50, metavar="N", help="rows of each table (default: 50)")
-    parser.add_argument(
-        "--confidence",
-        type=float,
-        default=1 - 1e-6,
-        metavar="C",
-        help="probability that the bound holds (default: 1 - 1e-6)",
-    )
+    what = "probability that the bound holds (default: 1 - 1e-6)"
+    parser.add_argument("--confidence", type=float, default=1 - 1e-6, metavar="C", help=what)
     parser.add_argument("--low-bits", action="store_true", help="attack the last bits of numbers, not their values")
     parser.add_argument("--quiet", action="store_true", help="no progress")
     parser.set_defaults(run=_run)
 
 
 def _run(options: argparse.Namespace) -> int:
-    claim = {"mu": 3.0} if options.epsilon is None else {"epsilon": options.epsilon}
-    attack = {"low_bits": True} if options.low_bits else {"gaussian": True, "released": True}
+    how: dict[str, Any] = {"mu": 3.0} if options.epsilon is None else {"epsilon": options.epsilon}
+    how |= {"low_bits": True} if options.low_bits else {"gaussian": True, "released": True}
+    how |= {name: getattr(options, name) for name in ("delta", "runs", "confidence")}
     tables = np.zeros((2, options.people, 4))  # of zeros, but for one person: the longest row along either axis
     tables[0, 0, 0] = tables[1, 0, 1] = 1.0
     with usage():
-        result = dpgep.auditing.audit(
-            _PROBLEMS[options.model],
-            tuple(tables),
-            None,
-            **claim,
-            delta=options.delta,
-            runs=options.runs,
-            confidence=options.confidence,
-            progress=not options.quiet,
-            **attack,
-        )
+        build = _PROBLEMS[options.model]
+        result = dpgep.auditing.audit(build, (tables[0], tables[1]), None, progress=not options.quiet, **how)
     print(result)
     return int(result.flagged)
 

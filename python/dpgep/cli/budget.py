@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import dpgep
-from dpgep.cli.command import Commands, UsageError, say, usage
+from dpgep.cli.command import Commands, UsageError, add_action, say, usage
 from dpgep.data.rows import NotFiniteError
 from dpgep.privacy.budget import LastingBudget
 from dpgep.privacy.ledger import Cost, Ledger, cost_of, mu_rounded_up, total_cost
@@ -187,10 +187,9 @@ def add(commands: Commands) -> None:
 
 
 def _action(actions: Commands, name: str, summary: str, run: Any) -> argparse.ArgumentParser:
-    action = actions.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
-    action.add_argument("file", metavar="FILE", help="file of the budget; FILE.head belongs to it")
-    action.set_defaults(run=run, command=f"budget {name}", refused=1)  # for a damaged file: nothing is paid for here
-    return action
+    file = "file of the budget; FILE.head belongs to it"
+    # refused: for a damaged file, since nothing is paid for here
+    return add_action(actions, name, summary, run, file, command=f"budget {name}", refused=1)
 
 
 def _init(options: argparse.Namespace) -> int:

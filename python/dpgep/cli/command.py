@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import csv
 import glob
+import io
 import math
 import os
 import re
@@ -12,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
 from dpgep._checks import did_you_mean
 from dpgep.errors import PrivacyBudgetError
@@ -22,6 +23,7 @@ from dpgep.sources.names import listed
 # A disk without room for this is full; most answers are smaller.
 _ROOM = 1 << 20
 
+T = TypeVar("T")
 Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
 
 EXIT_CODES = (
@@ -56,12 +58,8 @@ class Parser(argparse.ArgumentParser):
     """A parser that takes no abbreviations, and says which option or command was meant."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
-        defaults = {
-            "allow_abbrev": False,
-            "epilog": EXIT_CODES,
-            "formatter_class": argparse.RawDescriptionHelpFormatter,
-        }
-        super().__init__(*args, **{**defaults, **options})
+        usual = {"epilog": EXIT_CODES, "formatter_class": argparse.RawDescriptionHelpFormatter, "allow_abbrev": False}
+        super().__init__(*args, **{**usual, **options})
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """As argparse does, but an unknown option is refused before a missing one."""
@@ -128,6 +126,22 @@ def add_bound(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
+def add_output(parser: Any, metavar: str, help: str, **options: Any) -> None:
+    parser.add_argument("-o", "--output", type=Path, metavar=metavar, help=help, **options)
+    parser.add_argument("--force", action="store_true", help="replace the output if it exists")
+
+
+def add_action(
+    actions: Any, name: str, summary: str, run: Callable[..., int], file: str, **defaults: Any
+) -> argparse.ArgumentParser:
+    """A command of a command, about a FILE."""
+    description = f"{summary[0].upper()}{summary[1:]}."
+    action: argparse.ArgumentParser = actions.add_parser(name, help=summary, description=description)
+    action.add_argument("file", metavar="FILE", help=file)
+    action.set_defaults(run=run, **defaults)
+    return action
+
+
 def known(name: str, names: Sequence[str], what: str = "column") -> str:
     """The name itself. Raises UsageError unless it is there."""
     if name not in names:
@@ -167,6 +181,25 @@ class Output(Part):
             return self._shown
         kept = self.keep()
         return self._shown if kept == self.target else kept
+
+
+def written(
+    options: argparse.Namespace, make: Callable[[], T], content: Callable[[T], bytes], inputs: Iterable[Any]
+) -> T:
+    """What ``make()`` returns, once its content is in the file of -o, which is known to be writable before."""
+    with Output(options.output, force=options.force, inputs=inputs) as output:
+        output.try_place()
+        found = make()
+        output.write(content(found))
+        say(f"kept in {output.take()}")
+        return found
+
+
+def saved(save: Callable[[Any], object]) -> bytes:
+    """What ``save(file)`` writes."""
+    buffer = io.BytesIO()
+    save(buffer)
+    return buffer.getvalue()
 
 
 def _holds(place: str | os.PathLike[str], path: Path) -> bool:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import base64
-import io
 import sys
 from collections.abc import Callable, Collection
 from inspect import signature
@@ -21,10 +20,12 @@ from dpgep.cli.command import (
     Output,
     UsageError,
     add_bound,
+    add_output,
     interval,
     numbers,
     or_auto,
     positive,
+    saved,
     say,
     usage,
     words,
@@ -66,9 +67,7 @@ def add(commands: Commands) -> None:
             )  # fmt: skip
         else:
             parser.add_argument("--n-components", type=positive, metavar="K", help="components (default: all)")
-            parser.add_argument(
-                "--sparsity", type=or_auto(positive), metavar="K", help="features per component, or auto"
-            )
+            parser.add_argument("--sparsity", type=or_auto(positive), metavar="K", help="features of each, or auto")
         add_budget(parser)
         running = add_running(parser, "OUT.dpgep" if name == "release" else "OUT.json")
         running.add_argument("--dry-run", action="store_true", help="print price and expected errors; spend nothing")
@@ -78,8 +77,7 @@ def add(commands: Commands) -> None:
 
 def add_running(parser: argparse.ArgumentParser, output: str) -> Any:
     group = parser.add_argument_group("running")
-    group.add_argument("-o", "--output", type=Path, metavar=output, help="file of the result")
-    group.add_argument("--force", action="store_true", help="replace the output if it exists")
+    add_output(group, output, "file of the result")
     group.add_argument("--threads", type=positive, metavar="N", help="most threads (default: all processors)")
     group.add_argument("--quiet", action="store_true", help="no list of features, no progress bar")
     group.add_argument("--seed", type=int, help="for tests: NOT PRIVATE to anyone who knows the seed")
@@ -130,9 +128,7 @@ def _say_what_counts(data: Data, options: argparse.Namespace) -> None:
 
 def _keep(answer: _Answer, output: Output, place: Path) -> bool:
     """Write what was paid for to its file, or, where that fails, to stdout, or to stderr."""
-    buffer = io.BytesIO()
-    answer.save(buffer)
-    content = buffer.getvalue()
+    content = saved(answer.save)
     try:
         output.write(content)
         kept = output.take()
@@ -159,17 +155,14 @@ def _problem(data: Data, options: argparse.Namespace, paying: Paying) -> Problem
     if options.bound != "auto" and (options.ranges or options.missing != "error" or quartiles is not None):
         raise UsageError("--ranges, --missing and --quartiles are for an automatic bound: leave out --bound")
     if options.filter is not None and paying.adjacency != "add-remove":
-        raise UsageError(
-            "--filter needs --adjacency add-remove: replace-one publishes how many rows pass. If it is public who "
-            "does, keep a file of these rows alone"
-        )
+        what = "replace-one publishes how many rows pass. If it is public who does, keep a file of these rows alone"
+        raise UsageError(f"--filter needs --adjacency add-remove: {what}")
     common = {"bound": options.bound, "adjacency": paying.adjacency, "public_n": options.public_n}
     if options.bound == "auto":
         with usage():
             ranges = ranges_of(options.ranges, data)
-            common["preprocessing"] = dpgep.AutoPreprocessing(
-                ranges=ranges, missing=options.missing, quartiles=quartiles
-            )
+            how = {"ranges": ranges, "missing": options.missing, "quartiles": quartiles}
+            common["preprocessing"] = dpgep.AutoPreprocessing(**how)
     build = BUILDERS[options.model]
     with usage():
         problem = build(**_people(data, options, signature(build).parameters), **common)
@@ -202,11 +195,9 @@ def _add_people(parser: argparse.ArgumentParser, takes: Collection[str]) -> None
     parser.add_argument("--weights", metavar="COLUMN", help="weights of a survey")
     parser.add_argument("--largest-weight", type=float, metavar="W", help="public: larger weights count as this")
     if "standardize" in takes:
-        help = "divide columns by their deviations (usually right)"
-        parser.add_argument("--standardize", action="store_true", help=help)
+        parser.add_argument("--standardize", action="store_true", help="divide columns by their deviations: usual")
     if "center" in takes:
-        help = "second moments instead of covariances"
-        parser.add_argument("--no-center", dest="center", action="store_false", help=help)
+        parser.add_argument("--no-center", dest="center", action="store_false", help="moments about zero")
     if "classes" in takes:
         parser.add_argument("--labels", required="labels" in takes, metavar="COLUMN", help="each person's class")
         parser.add_argument("--classes", type=words, metavar="A,B", help="the public classes; others are left out")
@@ -262,10 +253,9 @@ def labels_of(data: Data, options: argparse.Namespace) -> tuple[Any, Any]:
             raise UsageError("--classes A,B is missing: the set of classes is public, so name it from what you know")
         return labels, None
     if options.labels in data.found_text and not is_text_alone(options.classes):
-        raise UsageError(
-            f"column {options.labels!r} was inferred to be text, possibly from one person's value, but the classes are "
-            f"not text: correct the file, or pass --categories {options.labels}={','.join(options.classes)}"
-        )
+        found = f"column {options.labels!r} was inferred to be text, possibly from one person's value"
+        advice = f"correct the file, or pass --categories {options.labels}={','.join(options.classes)}"
+        raise UsageError(f"{found}, but the classes are not text: {advice}")
     return labels, typed(options.classes, data.types.get(options.labels))
 
 

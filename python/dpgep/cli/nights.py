@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import argparse
-import io
 from pathlib import Path
 from typing import Any
 
 import dpgep
 from dpgep.cli.budget import add_budget
-from dpgep.cli.command import Commands, Output, UsageError, add_bound, positive, say, usage, words
+from dpgep.cli.command import (
+    Commands,
+    UsageError,
+    add_action,
+    add_bound,
+    add_output,
+    positive,
+    saved,
+    usage,
+    words,
+    written,
+)
 from dpgep.cli.data import add_columns, add_data, open_data, ranges_of
 from dpgep.cli.fit import labels_of, rows_of
 
@@ -21,7 +31,9 @@ def add(commands: Commands) -> None:
         description="A register that grows every night, and a release each morning, under one budget: docs/nights.md.",
     )
     actions = nights.add_subparsers(dest="action", metavar="action", required=True)
-    add = _action(actions, "add", "add the people of a night; the first night begins the file, and pays", _add)
+    file = "the file of all nights: confidential like the rows"
+    what = "add the people of a night; the first night begins the file, and pays"
+    add = add_action(actions, "add", what, _add, file, command="nights add")
     add_data(add)
     add_columns(add)
     add.add_argument("--night", metavar="LABEL", help="of this night (default: the name of the first file of DATA)")
@@ -36,22 +48,13 @@ def add(commands: Commands) -> None:
     terms.add_argument("--nights", type=positive, metavar="K", help="nights that a person may come on (default: 1)")
     add_budget(add)
     add.add_argument("--threads", type=positive, metavar="N", help="most threads (default: all processors)")
-    release = _action(actions, "release", "write the release of all nights so far, or of some", _release)
+    what = "write the release of all nights so far, or of some"
+    release = add_action(actions, "release", what, _release, file, command="nights release")
     release.add_argument("--first", metavar="LABEL", help="the first night (default: that of the file)")
     release.add_argument("--last", metavar="LABEL", help="the last night (default: that of the file)")
     for action in (add, release):
-        action.add_argument("-o", "--output", type=Path, metavar="OUT.dpgep", help="file of the release, for dpgep ask")
-        action.add_argument("--force", action="store_true", help="replace the output if it exists")
+        add_output(action, "OUT.dpgep", "file of the release, for dpgep ask")
         action.add_argument("--quiet", action="store_true", help="no progress bar")
-
-
-def _action(actions: Any, name: str, summary: str, run: Any) -> argparse.ArgumentParser:
-    action: argparse.ArgumentParser = actions.add_parser(
-        name, help=summary, description=f"{summary[0].upper()}{summary[1:]}."
-    )
-    action.add_argument("file", metavar="FILE", help="the file of all nights: confidential like the rows")
-    action.set_defaults(run=run, command=f"nights {name}")
-    return action
 
 
 def _add(options: argparse.Namespace) -> int:
@@ -99,16 +102,8 @@ def _terms(options: argparse.Namespace, data: Any) -> dict[str, Any]:
 
 def _written(options: argparse.Namespace, inputs: list[Any], make: Any) -> int:
     """Print the release that ``make()`` returns, and write it where it is wanted: it can be made again."""
-    if options.output is None:
-        found = make()
-    else:
-        with Output(options.output, force=options.force, inputs=inputs) as output:
-            output.try_place()
-            found = make()
-            buffer = io.BytesIO()
-            found.save(buffer)
-            output.write(buffer.getvalue())
-            say(f"kept in {output.take()}")
+    keep = options.output is not None
+    found = written(options, make, lambda release: saved(release.save), inputs) if keep else make()
     size = f"{found.n_people:.0f} people, " if found.report.public.n_people else ""
     print(f"{size}nights: {len(dpgep.Nights(options.file).labels)}; {found.report}")
     return 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import io
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 import dpgep
 from dpgep._optional import import_extra
 from dpgep.cli.budget import Paying, add_budget
-from dpgep.cli.command import Commands, Output, UsageError, positive, say, usage, words
+from dpgep.cli.command import Commands, Output, UsageError, positive, saved, say, usage, words
 from dpgep.cli.data import Data
 from dpgep.cli.fit import add_running, bought, inputs_of, labels_of
 from dpgep.cli.solution import loaded, views_of
@@ -59,7 +58,7 @@ def _components(text: str) -> int | tuple[int, ...]:
 
 
 def _scores(options: argparse.Namespace) -> int:
-    found = loaded(options.solution, ScoreDensity)
+    found = loaded(options.solution, (dpgep.Solution, ScoreDensity))
     if options.data and isinstance(found, ScoreDensity):
         raise UsageError(f"{options.solution} holds scores that were counted: give the solution, or leave out DATA")
     if not options.data and options.picture is None:
@@ -114,8 +113,7 @@ def _place(options: argparse.Namespace) -> Output:
 
 
 def _drawn(found: dpgep.Solution | ScoreDensity, options: argparse.Namespace) -> bytes:
-    plot, buffer = import_extra("dpgep.plot", "plot"), io.BytesIO()
+    plot = import_extra("dpgep.plot", "plot")
     figure = import_extra("matplotlib.figure", "plot").Figure(layout="constrained")
     plot.scores(found, components=options.components, synthetic=options.synthetic, ax=figure.subplots())
-    figure.savefig(buffer, format=options.picture.suffix[1:].lower())
-    return buffer.getvalue()
+    return saved(partial(figure.savefig, format=options.picture.suffix[1:].lower()))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 import dpgep
 from dpgep._optional import import_extra
-from dpgep.cli.command import Commands, Output, UsageError, known, say, words
+from dpgep.cli.command import Commands, Output, UsageError, add_output, known, say, words, written
 from dpgep.cli.data import Data
 from dpgep.models.row_model import view_labels
 from dpgep.reports.guarantee import statement
@@ -51,8 +51,7 @@ def _add_report(commands: Commands) -> None:
     }
     for name, what in forms.items():
         form.add_argument(f"--{name}", dest="form", action="store_const", const=name, help=f"write {what}")
-    report.add_argument("-o", "--output", type=Path, metavar="OUT", help="write to a file (default: standard output)")
-    report.add_argument("--force", action="store_true", help="replace the output if it exists")
+    add_output(report, "OUT", "write to a file (default: standard output)")
     report.add_argument("--dataset", metavar="NAME", help="name of the data set, for a new report")
     report.add_argument("--purpose", metavar="TEXT", help="what the release is for, for a new report")
     report.set_defaults(run=_report)
@@ -78,20 +77,15 @@ def _report(options: argparse.Namespace) -> int:
     if verb:
         print(f"{file}: the hash agrees with the report, and all numbers with its ledger")
         if found.dpgep != dpgep.__version__:
-            print(
-                f"its words are those of dpgep {found.dpgep}, which this version ({dpgep.__version__}) did not compare"
-            )
+            theirs = f"those of dpgep {found.dpgep}, which this version ({dpgep.__version__}) did not compare"
+            print(f"its words are {theirs}")
         print(f"sha256 {found.sha256}\n{statement(found.privacy)}")
     else:
-        written = getattr(found, f"to_{options.form or 'markdown'}")()
+        document = getattr(found, f"to_{options.form or 'markdown'}")()
         if options.output is None:
-            print(written, end="")
+            print(document, end="")
         else:
-            with Output(options.output, force=options.force, inputs=[file]) as output:
-                output.try_place()
-                output.write(written.encode())
-                kept = output.take()
-            say(f"kept in {kept}")
+            written(options, lambda: document, str.encode, [file])
     return 0
 
 
@@ -119,8 +113,7 @@ def _add_transform(commands: Commands) -> None:
     parser.add_argument("solution", type=Path, metavar="SOLUTION", help="output of dpgep pca ... -o")
     parser.add_argument("data", nargs="+", metavar="DATA", help="files with the columns of the solution")
     parser.add_argument("--keep", type=words, default=[], metavar="A,B", help="columns to copy, as an identifier")
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="OUT", help=f"file: {', '.join(_SUFFIXES)}")
-    parser.add_argument("--force", action="store_true", help="replace the output if it exists")
+    add_output(parser, "OUT", f"file: {', '.join(_SUFFIXES)}", required=True)
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
     parser.set_defaults(run=_transform)
 
@@ -152,14 +145,14 @@ def _transform(options: argparse.Namespace) -> int:
     return 0
 
 
-def loaded(path: Path, *others: type) -> Any:
-    """The solution in a file, or one of other kinds."""
+def loaded(path: Path, kinds: Any = dpgep.Solution, what: str = "solution") -> Any:
+    """What a file holds, of these kinds."""
     try:
         found = dpgep.load(path)
-        if not isinstance(found, (dpgep.Solution, *others)):
+        if not isinstance(found, kinds):
             raise ValueError(f"it is a {type(found).__name__}")
     except (OSError, ValueError) as error:
-        raise UsageError(f"{path} holds no solution: {error}") from None
+        raise UsageError(f"{path} holds no {what}: {error}") from None
     return found
 
 

@@ -20,15 +20,7 @@ from dpgep.data.rows import NO_GROUP
 from dpgep.errors import PrivacyWarning, warn
 from dpgep.models.preprocessing import AutoPreprocessing, Preprocessing
 from dpgep.models.row_model import RowModel, input_names, names_of_views
-from dpgep.sources import (
-    BOOLEANS,
-    Scan,
-    Selection,
-    as_selection,
-    as_vector_of_values,
-    declared_values,
-    is_source,
-)
+from dpgep.sources import BOOLEANS, Scan, Selection, as_selection, as_vector_of_values, declared_values, is_source
 from dpgep.sources.batches import Columns, shown
 from dpgep.sources.encoding import (
     Categories,

@@ -20,13 +20,7 @@ if TYPE_CHECKING:
 
 
 @with_terms
-def pca(
-    X: Any,
-    *,
-    center: bool = True,
-    standardize: bool = False,
-    **terms: Unpack[Terms],
-) -> MomentProblem:
+def pca(X: Any, *, center: bool = True, standardize: bool = False, **terms: Unpack[Terms]) -> MomentProblem:
     """Principal component analysis of the rows of X.
 
     Problem: A v = lambda v with A = (1/n) sum x x^T - m m^T, or (1/n) sum x x^T if not ``center``; no factor n/(n-1).
@@ -102,13 +96,7 @@ def pca(
 
 
 @with_terms
-def cca(
-    X: Any,
-    Y: Any,
-    *,
-    center: bool = True,
-    **terms: Unpack[Terms],
-) -> MomentProblem:
+def cca(X: Any, Y: Any, *, center: bool = True, **terms: Unpack[Terms]) -> MomentProblem:
     """Canonical correlation analysis of two views of the same people.
 
     Problem: A v = lambda B v with v = (x, y), A = [[0, Sxy], [Syx, 0]], B = blockdiag(Sx, Sy), S the covariance of the
@@ -132,13 +120,7 @@ def cca(
 
 
 @with_terms
-def pls(
-    X: Any,
-    Y: Any,
-    *,
-    center: bool = True,
-    **terms: Unpack[Terms],
-) -> MomentProblem:
+def pls(X: Any, Y: Any, *, center: bool = True, **terms: Unpack[Terms]) -> MomentProblem:
     """Partial least squares of two views of the same people: the directions whose scores have the largest covariance.
 
     Problem: A v = lambda v with v = (x, y) and A = [[0, Sxy], [Syx, 0]], Sxy the cross-covariance of the views (their
@@ -161,12 +143,7 @@ def pls(
 
 
 @with_terms
-def multiset_cca(
-    views: Sequence[Any],
-    *,
-    center: bool = True,
-    **terms: Unpack[Terms],
-) -> MomentProblem:
+def multiset_cca(views: Sequence[Any], *, center: bool = True, **terms: Unpack[Terms]) -> MomentProblem:
     """Multiset canonical correlation analysis: what two or more views of the same people have in common.
 
     Problem: A v = lambda B v with v = (x_1, ..., x_m), S the covariance of the joint row of all m views (its second
@@ -204,11 +181,7 @@ def multiset_cca(
 
 @with_terms
 def fda(
-    X: Any,
-    labels: Any,
-    *,
-    classes: Sequence[Hashable] | Literal["public"] | None = None,
-    **terms: Unpack[Terms],
+    X: Any, labels: Any, *, classes: Sequence[Hashable] | Literal["public"] | None = None, **terms: Unpack[Terms]
 ) -> MomentProblem:
     """Fisher discriminant analysis: directions that separate classes.
 
@@ -290,13 +263,7 @@ def sir(
 
 @with_terms
 def contrastive_pca(
-    X: Any,
-    labels: Any,
-    *,
-    target: Hashable,
-    background: Hashable,
-    alpha: float = 1.0,
-    **terms: Unpack[Terms],
+    X: Any, labels: Any, *, target: Hashable, background: Hashable, alpha: float = 1.0, **terms: Unpack[Terms]
 ) -> MomentProblem:
     """Contrastive principal component analysis: directions that vary more in a target than in a background.
 
