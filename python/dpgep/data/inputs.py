@@ -317,7 +317,7 @@ def slice_edges(slices: Any, y_range: Any, edges: Any) -> NDArray[np.float64]:
     require_count("slices", slices, least=2)
     if y_range is None:
         what = "give y_range=(low, high) from general knowledge about y, or edges"
-        raise ValueError(f"slices need a public range: {what}; one computed from the data would not be private")
+        raise ValueError(f"slices need a public range: {what}; quantiles computed from the data would not be private")
     low, high = (float(value) for value in y_range)
     if not (np.isfinite([low, high]).all() and low < high):
         raise ValueError(f"y_range must be two finite numbers low < high, got {y_range!r}")
