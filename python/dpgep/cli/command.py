@@ -160,9 +160,8 @@ class Output(Part):
             raise UsageError(f"-o: {path} is a folder, a pipe or a device, not a file: choose another name")
         if os.path.exists(path) and not force:
             raise UsageError(f"-o: {path} exists: choose another name, or --force to replace it")
-        if os.path.exists(path) and any(
-            _holds(each, path) for word in inputs for each in (word, *glob.glob(str(word)))
-        ):
+        places = (each for word in inputs for each in (word, *glob.glob(str(word))))
+        if os.path.exists(path) and any(_holds(each, path) for each in places):
             raise UsageError(f"-o: {path} is read by this command: choose another name")
         super().__init__(path)
         self._shown, self._force = path, force

@@ -30,9 +30,7 @@ def add_data(parser: argparse.ArgumentParser) -> None:
         "--categories", action="append", default=[], metavar="COLUMN=A,B",
         help="public categories of a column of text, which becomes indicators, or a JSON file of them; repeatable",
     )  # fmt: skip
-    parser.add_argument(
-        "--dates", type=words, default=[], metavar="A,B", help="columns of dates, as days since 1970-01-01"
-    )
+    parser.add_argument("--dates", type=words, default=[], metavar="A,B", help="columns of dates: days since 1970")
     parser.add_argument(
         "--filter", metavar="EXPR",
         help="use only rows where this holds, as \"age >= 18 and region == 'north'\"; needs --adjacency add-remove, "
@@ -72,13 +70,8 @@ class Data:
             #: columns that are text because of values in them, not because anyone says so
             self.found_text = first.found_text.difference(declared) if isinstance(first, CsvFiles) else frozenset()
             self.dates = list(dates)
-            self.scan = dpgep.scan(
-                list(paths),
-                filter=filter,
-                categories=self._categories or None,
-                dates=self.dates or None,
-                progress=progress,
-            )
+            how: Any = {"categories": self._categories or None, "dates": self.dates or None}
+            self.scan = dpgep.scan(list(paths), filter=filter, progress=progress, **how)
 
     def key(self, name: str) -> str | int:
         """The name of a column that is there; of an array, its number."""
@@ -131,13 +124,8 @@ class Data:
 
 
 def open_data(options: argparse.Namespace) -> Data:
-    return Data(
-        options.data,
-        categories=_categories(options.categories),
-        dates=options.dates,
-        filter=options.filter,
-        progress=False if options.quiet else None,
-    )
+    how: Any = {"categories": _categories(options.categories), "progress": False if options.quiet else None}
+    return Data(options.data, dates=options.dates, filter=options.filter, **how)
 
 
 def ranges_of(given: Sequence[str], data: Data) -> dict[str | int, tuple[float, float]]:
@@ -190,9 +178,8 @@ def _categories(given: Sequence[str]) -> dict[str, list[str]]:
     for name, each in found.items():
         if not isinstance(each, list) or not each:
             raise UsageError(f"--categories: those of {name!r} must be a list, got {each!r}")
-    return {
-        name: [value if isinstance(value, str) else json.dumps(value) for value in each] for name, each in found.items()
-    }
+        found[name] = [value if isinstance(value, str) else json.dumps(value) for value in each]
+    return found
 
 
 def _json(path: str, option: str) -> dict[str, Any]:

@@ -41,20 +41,16 @@ def add(commands: Commands) -> None:
         help="instead: gap between one eigenvalue and all others (default: 1; 0.5 for correlations)",
     )  # fmt: skip
     parser.add_argument("--shares", type=numbers, metavar="A,B", help="proportions of people in the classes or slices")
-    parser.add_argument(
-        "--mean", type=float, default=0.0, metavar="M", help="of the columns, in deviations (default: 0)"
-    )
+    parser.add_argument("--mean", type=float, default=0.0, metavar="M", help="of columns, in deviations (default: 0)")
     parser.add_argument("--tails", type=float, default=math.inf, metavar="DF", help="Student's law: degrees of freedom")
     parser.add_argument(
         "--correlation", type=float, metavar="R", help="of neighbouring columns, within views and classes; of columns "
         "further apart R^2, R^3, ...; standardized-pca: in place of a spectrum",
     )  # fmt: skip
     parser.add_argument(
-        "--releases", type=positive, default=1, metavar="N", help="of the same people: their cost together"
+        "--releases", type=positive, default=1, metavar="N", help="of the same people: their joint cost"
     )
-    parser.add_argument(
-        "--nights", type=positive, default=1, metavar="N", help="of other people each, under one budget (dpgep nights)"
-    )
+    parser.add_argument("--nights", type=positive, default=1, metavar="N", help="of other people each (dpgep nights)")
     parser.add_argument("--n-components", type=positive, default=1, metavar="K", help="components (default: 1)")
     parser.add_argument("--adjacency", choices=("replace-one", "add-remove"), default="replace-one")
     parser.add_argument("--people-for", type=float, metavar="ERROR", help="also print how many people this error needs")
@@ -106,9 +102,8 @@ def show_dry_run(problem: Problem, options: argparse.Namespace, paying: Paying) 
         raise UsageError("for how many people? The files do not say it, or it is not public: give --people N")
     gap = usual_eigengap(model)
     with usage():
-        plan = dpgep.planning.plan(
-            model, n=n, mu=mu, bound=options.bound, eigengap=gap, n_components=1, adjacency=paying.adjacency
-        )
+        how: Any = {"bound": options.bound, "adjacency": paying.adjacency, "eigengap": gap}
+        plan = dpgep.planning.plan(model, n=n, mu=mu, n_components=1, **how)
     print(plan)
     print(f"for one component that stands out by {gap:g}, columns of deviation 1, no --ranges; else: dpgep plan")
     return 0

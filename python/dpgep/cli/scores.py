@@ -38,9 +38,8 @@ def add(commands: Commands) -> None:
     )
     parser.add_argument("solution", type=Path, metavar="SOLUTION", help="of dpgep pca ... -o; or of dpgep scores -o")
     parser.add_argument("data", nargs="*", metavar="DATA", help="files with the columns of the solution")
-    parser.add_argument(
-        "--components", type=_components, metavar="K,L", help="numbers of two components, or of one (default: 1,2)"
-    )
+    what = "numbers of two components, or of one (default: 1,2)"
+    parser.add_argument("--components", type=_components, metavar="K,L", help=what)
     parser.add_argument("--cells", type=positive, choices=CELLS, default=64, help="in each direction (default: 64)")
     parser.add_argument("--labels", metavar="COLUMN", help="count each class by itself, at the same price")
     parser.add_argument("--classes", type=words, metavar="A,B", help="the public classes; others are left out")

@@ -63,10 +63,8 @@ class PassComparison:
             if self._first is None:
                 self._first = digest
             elif digest != self._first:
-                what = f"data must not change between passes ({self._hint}); nothing of this pass was released"
-                raise DataChangedError(
-                    f"this pass read different rows from the previous one, or in another order: {what}"
-                )
+                what = f"data must not change ({self._hint}); nothing of this pass was released"
+                raise DataChangedError(f"this pass read different rows from the previous one, or their order: {what}")
 
 
 class PassChecksum:

@@ -231,9 +231,8 @@ class GroupSums(Sums):
     def of_people(self, weight_bits: int) -> GroupSums:
         """The same, in which a person had the weight 2^``weight_bits``, divided by it."""
         self.n >>= weight_bits
-        self.counts, self.sums, self.squares = (
-            np.ldexp(part, -weight_bits) for part in (self.counts, self.sums, self.squares)
-        )
+        parts = self.counts, self.sums, self.squares
+        self.counts, self.sums, self.squares = (np.ldexp(part, -weight_bits) for part in parts)
         return self
 
 

@@ -18,6 +18,7 @@ from dpgep._dispatch import core
 from dpgep.data.inputs import check_not_masked
 from dpgep.errors import DataChangedError
 from dpgep.sources import Selection, as_vector_of_values, is_source, scan
+from dpgep.sources.batches import objects
 from dpgep.sources.kinds import is_dask_frame, is_frame, is_polars_frame, is_table
 from dpgep.sources.names import missing
 
@@ -231,9 +232,7 @@ def _listed(values: Any) -> NDArray[Any]:
         raise TypeError(f"person must hold one id for each row, or name a column; got {kind}") from None
     if listed and all(isinstance(each, (int, np.integer)) for each in listed):
         return np.asarray(listed)
-    array = np.empty(len(listed), dtype=object)
-    array[:] = listed
-    return array
+    return objects(listed)
 
 
 def split_off(views: Sequence[Any], given: Any, column: Beside = IDS) -> tuple[tuple[Any, ...], Any]:

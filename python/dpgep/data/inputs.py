@@ -21,7 +21,7 @@ from dpgep.errors import PrivacyWarning, warn
 from dpgep.models.preprocessing import AutoPreprocessing, Preprocessing
 from dpgep.models.row_model import RowModel, input_names, names_of_views
 from dpgep.sources import BOOLEANS, Scan, Selection, as_selection, as_vector_of_values, declared_values, is_source
-from dpgep.sources.batches import Columns, shown
+from dpgep.sources.batches import Columns, objects, shown
 from dpgep.sources.encoding import (
     Categories,
     Encoding,
@@ -368,13 +368,9 @@ def _at_least_two(classes: Classes) -> Classes:
 def _found(labels: Any, n: int | None) -> Classes:
     """The distinct labels, which then count as public."""
     if n is None or is_dask_collection(labels) or isinstance(labels, Selection):
-        raise ValueError(
-            "labels read from a source need public classes: pass classes=; finding them would take a pass over all rows"
-        )
+        raise ValueError("labels read from a source need public classes, classes=: to find them takes a pass over all")
     values = _label_array(labels, n)
-    if values.dtype == np.bool_ or all(
-        isinstance(label, (bool, np.bool_)) for label in values.tolist()
-    ):  # in a list, say
+    if values.dtype == np.bool_ or all(isinstance(label, (bool, np.bool_)) for label in values.tolist()):
         return BOOLEANS
     if _has_missing(values):
         what = "name the missing class, drop those rows, or pass classes= (people with another label are left out)"
@@ -415,19 +411,15 @@ def _has_missing(values: NDArray[Any]) -> bool:
 
 
 def _is_missing(label: Any) -> bool:
-    return type(label).__name__ == "NAType" or (
-        isinstance(label, (float, complex, np.generic)) and bool(label != label)
-    )
+    is_number = isinstance(label, (float, complex, np.generic))
+    return type(label).__name__ == "NAType" or (is_number and bool(label != label))
 
 
 def _one_per_row(labels: Any) -> NDArray[Any]:
     """A vector of labels that stay what they are: an array of one type would make of a label what the others are."""
     if hasattr(labels, "__array__"):
         return np.asarray(labels)
-    listed = list(labels)
-    values = np.empty(len(listed), dtype=object)
-    values[:] = listed
-    return values
+    return objects(list(labels))
 
 
 def _distinct(values: NDArray[Any]) -> Classes:

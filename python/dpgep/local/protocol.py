@@ -1,11 +1,8 @@
 """What clients and server agree on: how long records are, how much noise reports carry, and how these are sent.
 
 For records x, x' of norm at most R, |x x^T - x' x'^T|_F <= sqrt(2) R^2, attained by orthogonal ones. So x x^T + Z with
-Z GOE of deviation s = sqrt(2) R^2/mu is mu-GDP between any two records. Wang and Xu (2020, Algorithm 1) print
-sensitivity 1, the classical deviation, and independent noise on the triangle; docs/errata.md has the consequences.
-
-The program works with integers: a record becomes an integer vector of norm at most 2^b, its products get normal
-deviates of integer scale, rounded exactly. That is the mechanism above, rounded, so it keeps mu (docs/local.md).
+Z GOE of deviation s = sqrt(2) R^2/mu is mu-GDP between any two records, also in the integers that the program works
+with (docs/local.md). Wang and Xu (2020, Algorithm 1) print sensitivity 1: docs/errata.md has the consequences.
 
 What a client sends: reports, as bytes a header of 64 bytes, then the entries, all little-endian.
 
@@ -275,12 +272,8 @@ class GaussianRandomizer:
 
     Guarantee: whatever x is replaced by, the law of what a person sends changes by no more than (epsilon, delta). It
     holds against everybody, the server included, and whatever the other people do. x is clipped here, to norm at most
-    R = ``bound``; then |x x^T - x' x'^T|_F <= sqrt(2) R^2, and Z is GOE of deviation sqrt(2) R^2/mu with mu from the
-    exact curve of Gaussian noise. Expectation of a report: x x^T of the clipped record.
-
-    It holds for the bits that are sent: x is put in fixed point (an integer vector of norm at most 2^20, in units of
-    R/2^20), multiplied out without rounding, and gets normal deviates that are rounded exactly to integers
-    (docs/local.md has the proof).
+    R = ``bound``, and Z is GOE of deviation sqrt(2) R^2/mu with mu from the exact curve of Gaussian noise. Expectation
+    of a report: x x^T of the clipped record. It holds for the bits that are sent (docs/local.md has the proof).
 
     Parameters
     ----------

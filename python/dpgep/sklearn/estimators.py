@@ -124,9 +124,8 @@ class PrivatePCA(Components):
         check_is_fitted(self)
         units = self.components_ if self.scale_ is None else self.components_ * self.scale_
         least = max(self.noise_variance_, self._deviation)
-        covariance = (units.T * np.maximum(self.explained_variance_ - least, 0.0)) @ units + least * np.eye(
-            len(units.T)
-        )
+        covariance = (units.T * np.maximum(self.explained_variance_ - least, 0.0)) @ units
+        covariance += least * np.eye(len(units.T))
         return np.asarray(covariance if self.scale_ is None else covariance * np.outer(self.scale_, self.scale_))
 
     def get_precision(self) -> Matrix:
@@ -322,9 +321,9 @@ class PrivateFDA(ClassifierMixin, Groups):  # type: ignore[misc]
         self._keep(moments.solve(self.n_components, **self._options()))
         self.classes_, self.priors_ = label_array(classes), self.classifier_.priors
         weights, intercepts = self.classifier_.weights, self.classifier_.intercepts
-        self.coef_, self.intercept_ = (
-            (weights, intercepts) if len(classes) > 2 else (np.diff(weights, axis=0), np.diff(intercepts))
-        )
+        if len(classes) == 2:
+            weights, intercepts = np.diff(weights, axis=0), np.diff(intercepts)
+        self.coef_, self.intercept_ = weights, intercepts
 
     def decision_function(self, X: Any) -> Matrix:
         """Scores (n, C) of rows, the log of each class's posterior density up to a term of the row.
@@ -337,13 +336,11 @@ class PrivateFDA(ClassifierMixin, Groups):  # type: ignore[misc]
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The class (n,) of each row with the highest score: as private as the rows are."""
-        rows = self._new_rows(X)
-        return self.classifier_.predict(rows)
+        return self.classifier_.predict(self._new_rows(X))
 
     def predict_proba(self, X: Any) -> Matrix:
         """Probabilities (n, C) of the classes for rows that are Gaussian with one covariance within classes."""
-        rows = self._new_rows(X)
-        return self.classifier_.predict_proba(rows)
+        return self.classifier_.predict_proba(self._new_rows(X))
 
     def _labels(self, y: Any) -> tuple[Any, tuple[Hashable, ...]]:
         """Labels, and the classes in scikit-learn's order. Values are looked at only where they become public."""
@@ -420,9 +417,8 @@ class PrivateScaler(OneToOneFeatureMixin, PrivateEstimator):  # type: ignore[mis
 
     def _fit(self, X: Any, y: Any, people: dict[str, Any]) -> None:
         auto = AutoPreprocessing(ranges=self.ranges or {}, missing=self.missing)
-        problem = table_problem(
-            self._rows(X), preprocessing=auto, adjacency=self.adjacency, public_n=self.public_n, **people
-        )
+        facts: Any = {"adjacency": self.adjacency, "public_n": self.public_n, **people}
+        problem = table_problem(self._rows(X), preprocessing=auto, **facts)
         run = Run.paid_by(problem, accounting="gdp", **self._terms())
         with run.reserved():
             found = run.location_and_scale()

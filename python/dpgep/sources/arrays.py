@@ -9,7 +9,7 @@ import numpy as np
 import scipy  # its sparse matrices are loaded when they are used
 
 from dpgep.sources import kinds
-from dpgep.sources.batches import Part, Pieces, check_real, is_real, rows_at_a_time, shown
+from dpgep.sources.batches import Part, Pieces, check_real, is_real, objects, rows_at_a_time, shown
 from dpgep.sources.encoding import Declared, declared_values
 from dpgep.sources.names import Key, Names, check_names, one_of
 from dpgep.sources.source import Source, Table
@@ -195,8 +195,7 @@ def _listed(values: Sequence[Any]) -> Any:
     """A list as an array; one that mixes text and numbers keeps both, where NumPy would write the numbers out."""
     array = np.asarray(values)
     if array.dtype.kind in "US" and not all(isinstance(value, (str, bytes)) for value in values):
-        array = np.empty(len(values), dtype=object)
-        array[:] = values
+        return objects(values)
     return array
 
 

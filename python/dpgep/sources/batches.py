@@ -148,6 +148,13 @@ def shown(dtype: np.dtype[Any]) -> str:
     return dtype.type.__name__ if dtype.kind in "US" else str(dtype)
 
 
+def objects(values: Sequence[Any]) -> NDArray[Any]:
+    """A vector of these values as they are, where NumPy would make of some what others are."""
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array
+
+
 def nbytes(part: Part) -> int:
     if scipy.sparse.issparse(part):
         return int(part.data.nbytes + part.indices.nbytes + part.indptr.nbytes)

@@ -34,9 +34,7 @@ def open_source(value: Any, encoding: Encoding, condition: Condition | None = No
     source = _opened(value, encoding.categories)
     if condition is not None:
         if not isinstance(source, ArrowTable):
-            raise TypeError(
-                "a filter is for files of Parquet, CSV or Arrow, and tables of pyarrow or polars: pass the rows meant"
-            )
+            raise TypeError("a filter is for files of Parquet, CSV or Arrow, and tables of pyarrow or polars")
         source = Filtered(source, condition)
     return source.encode(encoding) if isinstance(source, Source) else Batches(source, encoding)
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpgep._checks import quoted
 from dpgep._optional import import_extra
 from dpgep.sources import kinds
-from dpgep.sources.batches import BATCH_BYTES, Assembler, Part, Pieces, read_ahead, rows_at_a_time
+from dpgep.sources.batches import BATCH_BYTES, Assembler, Part, Pieces, objects, read_ahead, rows_at_a_time
 from dpgep.sources.encoding import Encoding, declared_categories
 from dpgep.sources.names import Key, Names, as_text
 from dpgep.sources.source import Source, Table, messages_withheld, packages_messages_withheld, require_numeric
@@ -344,9 +344,7 @@ def _list_size(kind: Any, name: object) -> int | None:
 
 def _with_nan(values: list[Any]) -> NDArray[Any]:
     """Objects, NaN for None: None would pass for a label like any other."""
-    array = np.empty(len(values), dtype=object)
-    array[:] = [float("nan") if value is None else value for value in values]
-    return array
+    return objects([float("nan") if value is None else value for value in values])
 
 
 # --- tables in memory as one matrix or vector ---
