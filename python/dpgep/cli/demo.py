@@ -97,10 +97,8 @@ def add(commands: Commands) -> None:
         description="Fits private FDA and PCA to scikit-learn's handwritten digits at several levels of privacy,\n"
         "prints the cost in accuracy, and plots it. Nothing is downloaded.",
     )
-    demo.add_argument(
-        "--output", type=Path, default=Path("dpgep_demo.png"), metavar="FILE",
-        help="picture file: .png, .pdf or .svg (default: %(default)s)",
-    )  # fmt: skip
+    what = "picture file: .png, .pdf or .svg (default: %(default)s)"
+    demo.add_argument("--output", type=Path, default=Path("dpgep_demo.png"), metavar="FILE", help=what)
     demo.add_argument("--no-plot", action="store_true", help="print only the table")
     demo.add_argument("--repetitions", type=positive, metavar="N", help="draws of noise per epsilon (default: 7)")
     demo.add_argument("--quick", action="store_true", help="fewer levels of privacy, and 2 draws of noise each")
@@ -122,9 +120,8 @@ def _run(options: argparse.Namespace) -> int:
     start = time.perf_counter()
     report = run(digits, (1.0, 10.0) if options.quick else EPSILONS, repetitions)
     fits, seconds = 2 * repetitions * (len(report.lines) - 1) + 2, time.perf_counter() - start
-    known = {"delta": DELTA, "components": COMPONENTS}
-    print(_table(report))
-    print(_EXPLANATION.format(repetitions=repetitions, fits=fits, seconds=seconds, **known))
+    facts = {"repetitions": repetitions, "fits": fits, "seconds": seconds, "delta": DELTA, "components": COMPONENTS}
+    print(f"{_table(report)}\n{_EXPLANATION.format(**facts)}")
     if not options.no_plot:
         draw(report, digits, options.output)
         print(f"\nPicture: {options.output}")
@@ -140,14 +137,9 @@ def _table(report: Report) -> str:
     ]
     rows.append(("inf", f"{exact.accuracy[0]:.3f}    not private", f"{0:.2f}    not private"))
     rows.append(("random", _cell(report.random_accuracy, 3, 0.0), f"{report.random_subspace_error:.2f}    expected"))
-    return "\n".join(
-        [
-            f"{'':>8}   {f'FDA, {exact.fda.n_components} directions':<24}   PCA, {COMPONENTS} components",
-            f"{'epsilon':>8}   {'test accuracy':<24}   subspace error",
-            "-" * 66,
-            *(f"{name:>8}   {first:<24}   {second}".rstrip() for name, first, second in rows),
-        ]
-    )
+    head = ("", f"FDA, {exact.fda.n_components} directions", f"PCA, {COMPONENTS} components")
+    lines = [head, ("epsilon", "test accuracy", "subspace error"), ("-" * 66, "", ""), *rows]
+    return "\n".join(f"{name:>8}   {first:<24}   {second}".rstrip() for name, first, second in lines)
 
 
 def _cell(draws: Matrix, digits: int, lost: float) -> str:
@@ -186,11 +178,9 @@ def draw(report: Report, digits: Digits, path: Path) -> None:
     axes = figure.subplots(2, 2, gridspec_kw={"height_ratios": [0.8, 1.0]})
     *private, exact = report.lines
     repetitions, epsilons = len(report.random_accuracy), [line.epsilon for line in private]
-    for ax, name, baseline, ylabel, color in (
-        (axes[0, 0], "accuracy", np.median(report.random_accuracy), "FDA: test accuracy", plot.BLUE),
-        (axes[0, 1], "subspace_error", report.random_subspace_error, f"PCA: subspace error, 0 to {COMPONENTS}",
-         plot.VERMILION),
-    ):  # fmt: skip
+    accuracy = "accuracy", np.median(report.random_accuracy), "FDA: test accuracy", plot.BLUE
+    error = "subspace_error", report.random_subspace_error, f"PCA: subspace error, 0 to {COMPONENTS}", plot.VERMILION
+    for ax, (name, baseline, ylabel, color) in zip(axes[0], (accuracy, error), strict=True):
         draws = np.array([getattr(line, name) for line in private])
         plot.privacy_curve(
             epsilons, np.median(draws, axis=1), low=draws.min(axis=1), high=draws.max(axis=1),
@@ -198,22 +188,17 @@ def draw(report: Report, digits: Digits, path: Path) -> None:
             ylabel=ylabel, color=color, ax=ax,
         )  # fmt: skip
     pictured = min(private, key=lambda line: abs(math.log(line.epsilon / PICTURED)))
-    points, reference = (_scaled(line.fda.transform(digits.test)[:, :2]) for line in (pictured, exact))
+    scores = [line.fda.transform(digits.test)[:, :2] for line in (pictured, exact)]
+    points, reference = ((each - each.mean(axis=0)) / each.std(axis=0) for each in scores)
     turned = points @ scipy.linalg.orthogonal_procrustes(points, reference)[0]
     levels = {f"ε = {pictured.epsilon:g}, turned to match": turned, "not private": reference}
     for ax, (level, shown) in zip(axes[1], levels.items(), strict=True):
         title = f"test digits on the first two FDA directions, {level}"
         plot.projection(shown, digits.test_labels, title=title, axis_name="discriminant", ax=ax)
     figure.get_layout_engine().set(h_pad=0.12, w_pad=0.1)
-    figure.suptitle(
-        f"What privacy costs: handwritten digits, δ = {DELTA:g}, median and range over {repetitions} draws",
-        fontsize="large",
-    )
+    title = f"What privacy costs: handwritten digits, δ = {DELTA:g}, median and range over {repetitions} draws"
+    figure.suptitle(title, fontsize="large")
     figure.savefig(path, dpi=150)
-
-
-def _scaled(scores: Matrix) -> Matrix:
-    return np.asarray((scores - scores.mean(axis=0)) / scores.std(axis=0))
 
 
 def _line(digits: Digits, exact: Matrix, epsilon: float, repetitions: int) -> Line:

@@ -123,16 +123,12 @@ class _Stream:
 
     def update(self, values: NDArray[Any]) -> None:
         for data in _contiguous(values):
-            self._update(data)
-
-    def _update(self, data: Bytes) -> None:
-        self._length += len(data)
-        if self._filled:
-            data = self._fill(data)
-        whole = len(data) // _BLOCK
-        if whole:
-            self._hash.update(self._sums(data[: whole * _BLOCK].reshape(whole, _BLOCK)))
-        self._fill(data[whole * _BLOCK :])
+            self._length += len(data)
+            rest = self._fill(data) if self._filled else data
+            whole = len(rest) // _BLOCK
+            if whole:
+                self._hash.update(self._sums(rest[: whole * _BLOCK].reshape(whole, _BLOCK)))
+            self._fill(rest[whole * _BLOCK :])
 
     def digest(self) -> bytes:
         final = self._hash.copy()
@@ -156,8 +152,7 @@ class _Stream:
         sums = np.empty((len(blocks), 2), np.uint64)
         n_threads = max(1, min(thread_count(), len(blocks) // _BLOCKS_OF_A_THREAD))
         ends = [len(blocks) * i // n_threads for i in range(n_threads + 1)]
-        tasks = [partial(self._add_sums, blocks, sums, i, j) for i, j in pairwise(ends)]
-        run(tasks, n_threads)
+        run([partial(self._add_sums, blocks, sums, i, j) for i, j in pairwise(ends)], n_threads)
         return sums.tobytes()
 
     def _add_sums(self, blocks: Bytes, sums: NDArray[np.uint64], first: int, last: int) -> None:
@@ -182,9 +177,8 @@ class _Table:
         while start < end:
             first = self._n_rows % _WORDS
             height = min(_WORDS - first, end - start)
-            self._add_sums(
-                [column[start : start + height] for column in columns], self._keys[:, first : first + height]
-            )
+            part = [column[start : start + height] for column in columns]
+            self._add_sums(part, self._keys[:, first : first + height])
             self._n_rows += height
             start += height
             if first + height == _WORDS:

@@ -60,7 +60,9 @@ class RowProducts:
                 raise NotFiniteError
             return
         for block in self._blocks():
-            if not core.clip_factors(self._joint(block), rows.bound, self.factors[block]):
+            views = [view[block] for view in self._views]
+            joint = views[0] if len(views) == 1 else np.concatenate(views, axis=1, dtype=np.float64)
+            if not core.clip_factors(joint, rows.bound, self.factors[block]):
                 raise NotFiniteError
 
     def second_moment(self, scale: float) -> core.DenseRows | core.CsrRows:
@@ -101,10 +103,6 @@ class RowProducts:
         height = block_height(self.n, self._d)
         for start in range(0, self.n, height):
             yield slice(start, min(start + height, self.n))
-
-    def _joint(self, block: slice) -> NDArray[Any]:
-        views = [view[block] for view in self._views]
-        return views[0] if len(views) == 1 else np.concatenate(views, axis=1, dtype=np.float64)
 
 
 class CompensatedSum:
@@ -225,8 +223,15 @@ class GroupSums(Sums):
         self.counts += group_counts(batch.n, batch.groups, len(self.counts))
         if self.sums.size:
             self.sums += rows.group_sums(batch.groups, self.sums.shape[1])
-        if self.squares.size:
-            self.squares += _sparse_squares(rows, batch.rows.bound) if batch.rows.is_sparse else _squares(batch.rows)
+        if not self.squares.size:
+            return
+        if batch.rows.is_sparse:
+            data, indices, indptr, d = rows.arrays()
+            total = np.empty(d)
+            core.csr_squares(data, indices, indptr, rows.factors, total, thread_count())
+            self.squares += total / batch.rows.bound**2
+        else:
+            self.squares += sum(np.einsum("ij,ij->j", block, block) for _, block in clipped_blocks(batch.rows))
 
     def of_people(self, weight_bits: int) -> GroupSums:
         """The same, in which a person had the weight 2^``weight_bits``, divided by it."""
@@ -285,20 +290,6 @@ def cross_norms(accumulate: Accumulate, views: Sequence[slice], *, centred: bool
             squares[: view.start] += squared.sum(axis=1)
             squares[columns] += squared.sum(axis=0)
     return np.sqrt(squares)
-
-
-def _squares(rows: Rows) -> Matrix:
-    total = np.zeros(rows.d)
-    for _, block in clipped_blocks(rows):
-        total += np.einsum("ij,ij->j", block, block)
-    return total
-
-
-def _sparse_squares(rows: RowProducts, bound: float) -> Matrix:
-    data, indices, indptr, d = rows.arrays()
-    total = np.empty(d)
-    core.csr_squares(data, indices, indptr, rows.factors, total, thread_count())
-    return np.asarray(total / bound**2)
 
 
 def _sparse_clipped(rows: Rows) -> Any:

@@ -285,13 +285,14 @@ def public_classes(labels: Any, n: int | None, classes: Sequence[Hashable] | Lit
         found = _found(labels, n)
         if found is BOOLEANS:  # (0, 1) equals it
             return found
-        _check_few(found)
-        warn(
-            PrivacyWarning(
-                "fda without classes= publishes every label that occurs, even one person's, in solution.model.classes. "
-                'Pass the public set, classes=[...], or classes="public" if these labels are public'
-            )
-        )
+        fractions = (isinstance(label, float) and not label.is_integer() for label in found)
+        if len(found) > _MOST_FOUND or any(fractions):
+            what = f"labels are fractional or have more than {_MOST_FOUND} distinct values"
+            advice = "use dpgep.sir for a response; for classes, pass their public set as classes="
+            raise ValueError(f"{what}, all of which would be published: {advice}")
+        what = "fda without classes= publishes every label that occurs, even one person's, in solution.model.classes"
+        advice = 'Pass the public set, classes=[...], or classes="public" if these labels are public'
+        warn(PrivacyWarning(f"{what}. {advice}"))
         return _at_least_two(found)
     if isinstance(classes, (str, bytes)):
         if classes != "public":
@@ -376,15 +377,6 @@ def _found(labels: Any, n: int | None) -> Classes:
         what = "name the missing class, drop those rows, or pass classes= (people with another label are left out)"
         raise ValueError(f"labels contain NaN: {what}")
     return _distinct(values)
-
-
-def _check_few(found: Classes) -> None:
-    fractions = (isinstance(label, float) and not label.is_integer() for label in found)
-    if len(found) > _MOST_FOUND or any(fractions):
-        raise ValueError(
-            f"labels are fractional or have more than {_MOST_FOUND} distinct values, all of which would be published: "
-            "use dpgep.sir for a response; for classes, pass their public set as classes="
-        )
 
 
 def _column(labels: Any) -> Any:

@@ -42,8 +42,8 @@ from dpgep.data.rows import (
     Rows,
     Sums,
     Weights,
-    add_on_grid,
     block_height,
+    clipped_blocks,
     group_counts,
     joined_views,
     kernel_form,
@@ -276,13 +276,10 @@ def _sparse_squares(rows: Rows, people: slice) -> tuple[Matrix, Integers]:
     largest = np.zeros(len(lengths))
     largest[lengths > 0] = np.maximum.reduceat(entries, starts[:-1][lengths > 0]) if len(entries) else 0.0
     entries /= np.repeat(np.where(largest > 0, largest, 1.0), lengths)
+    squares = np.rint(np.ldexp(entries * entries, _SQUARE_BITS)).astype(np.int64)
     # differences of sums modulo 2^64 are the sums of each row
-    sums = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(_squares(entries))])
+    sums = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(squares)])
     return largest, sums[starts[1:]] - sums[starts[:-1]]
-
-
-def _squares(ratios: Matrix) -> Integers:
-    return np.rint(np.ldexp(ratios * ratios, _SQUARE_BITS)).astype(np.int64)
 
 
 class NotFiniteColumns(Sums):
@@ -304,13 +301,10 @@ class NotFiniteColumns(Sums):
             if hasattr(view, "tocsr"):
                 found[view.indices[self._marked(view.data.astype(np.float64))]] = True
             else:
-                self._add_dense(Rows((view,), batch.rows.bound), found)
+                rows, height = Rows((view,), batch.rows.bound), block_height(batch.rows.n, width)
+                for start in range(0, rows.n, height):
+                    found |= self._marked(joined_views(rows, slice(start, start + height))).any(axis=0)
             first += width
-
-    def _add_dense(self, rows: Rows, found: NDArray[np.bool_]) -> None:
-        height = block_height(rows.n, rows.d)
-        for start in range(0, rows.n, height):
-            found |= self._marked(joined_views(rows, slice(start, start + height))).any(axis=0)
 
     def _marked(self, values: NDArray[np.float64]) -> NDArray[np.bool_]:
         return np.isinf(values) if self._missing else ~np.isfinite(values)
@@ -360,7 +354,16 @@ class GridSums(Sums):
             for part in SparseRows(batch.rows).on_grid(self.bits, batch.rows.n):
                 self._add_sparse(part, batch.groups)
             return
-        add_on_grid(batch, self.bits, self.sums, self._squares)
+        for people, block in clipped_blocks(batch.rows, 0, self.bits):
+            if self.sums.size:
+                marks = np.zeros((len(block), self.sums.shape[1]))
+                marks[np.arange(len(block)), 0 if batch.groups is None else batch.groups[people]] = 1.0
+                self.sums += (block.T @ marks).astype(np.int64)
+            if self._squares.size:
+                low = block * block
+                high = np.floor(np.ldexp(low, -HALF))
+                low -= np.ldexp(high, HALF)
+                self._squares += np.stack([high.sum(axis=0), low.sum(axis=0)]).astype(np.int64)
 
     def of_people(self, weight_bits: int) -> GridSums:
         """The same, in which a person has the weight 2^``weight_bits``."""
@@ -426,7 +429,6 @@ class Factors:
     threshold: float
 
     def clipped(self, products: Matrix, bits: int) -> Matrix:
-        """(h, K), of all products."""
         return clipped_integers(products[:, self.directions], self.threshold, bits)
 
 

@@ -28,14 +28,15 @@ from dpgep.sources.batches import Columns, is_plain, kernel_reads, row_dtype, si
 from dpgep.sources.encoding import NOT_LISTED
 from dpgep.sources.names import first_of
 
+# Squares are summed in two parts below and above 2^20, each exact in float64 for fewer than 2^33 people.
+HALF = 20
+
 # How often each row counts.
 Weights = NDArray[np.int16] | NDArray[np.int64]
 
 # The code of who is in no group.
 NO_GROUP = NOT_LISTED
 
-# Squares are summed in two parts below and above 2^20, each exact in float64 for fewer than 2^33 people.
-HALF = 20
 # Additions below which starting threads costs more than they save.
 _WORK_FOR_THREADS = 2e7
 # Columns of a tile: fewer keep BLAS from its full rate. A fixed grid has tiles of about the larger width.
@@ -404,22 +405,6 @@ def mark_groups(indicator: Matrix, groups: NDArray[np.intp] | None, people: slic
 def group_counts(n: int, groups: NDArray[np.intp] | None, n_groups: int) -> NDArray[np.int64]:
     """Number of people per group; without groups, everybody is in each."""
     return np.full(n_groups, n) if groups is None else np.bincount(groups, minlength=n_groups)
-
-
-def add_on_grid(batch: Batch, bits: int, sums: NDArray[np.int64], squares: NDArray[np.int64]) -> None:
-    """Add integer rows of norm at most 2^bits to ``sums`` (d, n_groups), their squares to ``squares`` (2, d), multiples
-    of 2^20 and what is below. One that has no entries is left out.
-    """
-    for people, block in clipped_blocks(batch.rows, 0, bits):
-        if sums.size:
-            marks = np.zeros((len(block), sums.shape[1]))
-            marks[np.arange(len(block)), 0 if batch.groups is None else batch.groups[people]] = 1.0
-            sums += (block.T @ marks).astype(np.int64)
-        if squares.size:
-            low = block * block
-            high = np.floor(np.ldexp(low, -HALF))
-            low -= np.ldexp(high, HALF)
-            squares += np.stack([high.sum(axis=0), low.sum(axis=0)]).astype(np.int64)
 
 
 def add_products(

@@ -134,14 +134,11 @@ class CsvFiles(ArrowTable):
 def _joined(batches: Iterable[Any]) -> Iterator[Any]:
     """The rows of small batches in larger ones, which are converted faster, and worth fetching ahead."""
     begun: list[Any] = []
-    size = 0
     for batch in itertools.chain(batches, [None]):
-        if batch is not None:
-            begun.append(batch)
-            size += batch.nbytes
-        if begun and (batch is None or size >= BATCH_BYTES):
+        begun += [] if batch is None else [batch]
+        if begun and (batch is None or sum(each.nbytes for each in begun) >= BATCH_BYTES):
             yield from pyarrow().Table.from_batches(begun).combine_chunks().to_batches()
-            begun, size = [], 0
+            begun = []
 
 
 def _parsing(separator: str, **options: Any) -> Any:
