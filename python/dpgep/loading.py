@@ -90,9 +90,6 @@ def require_storable(model: Model) -> None:
     _require_model(decoded(document, Model, "the model", by="this dpgep"))
 
 
-# ---- solutions ----
-
-
 def _solution(document: Document) -> Solution:
     solution: Solution = document.require(SOLUTION).record(Solution, "the solution")
     components, model, mean = solution.components, solution.model, solution.mean
@@ -182,12 +179,8 @@ def _require_clipping(clipping: Clipping, d: int) -> None:
     if not (clipping.most >= 0).all():
         raise ValueError(f"moments.clipping.most must not be negative, got {clipping.most}")
     for name, least, largest in (("doubt", 0, 1), ("without_tails", 0, 1), ("people", 1, 3)):
-        if not least <= getattr(clipping, name) <= largest:
-            value = getattr(clipping, name)
+        if not least <= (value := getattr(clipping, name)) <= largest:
             raise ValueError(f"moments.clipping.{name} must be from {least} to {largest}, got {value!r}")
-
-
-# ---- releases ----
 
 
 def _release(document: Document) -> Release:
@@ -261,9 +254,6 @@ def _layout(release: Release) -> MomentLayout:
     raise ValueError(f"releases[-1].noise must be of the blocks {blocks}, in this order, got {listed}")
 
 
-# ---- sums of moments ----
-
-
 def _moments(document: Document) -> Moments:
     stored: StoredMoments = document.require(MOMENTS).record(StoredMoments, "the moments")
     _require_model(stored.model)
@@ -288,9 +278,6 @@ def _moments(document: Document) -> Moments:
     given = {each.name: getattr(stored, each.name) for each in fields(stored)}
     n, *_ = (given.pop(name) for name in ("n", "weight", "low", "high"))
     return Moments._of_sums(sums, given, n)
-
-
-# ---- plans ----
 
 
 def _plan(document: Document) -> Plan:
@@ -337,7 +324,6 @@ def _require_noise(noisy: ReleasedMoments, mu: float | None) -> None:
 
 
 def _require_finite(name: str, array: Any, shape: tuple[int, ...] | None = None) -> None:
-    """Raise ValueError unless an array, where there is one, has this shape and no NaN or infinity."""
     if shape is not None:
         _require_shape(name, array, shape)
     if array is not None and not np.isfinite(array).all():
@@ -345,7 +331,6 @@ def _require_finite(name: str, array: Any, shape: tuple[int, ...] | None = None)
 
 
 def _require_shape(name: str, array: Any, shape: tuple[int, ...]) -> None:
-    """Raise ValueError unless an array, where there is one, has this shape."""
     if array is not None and np.shape(array) != shape:
         raise ValueError(f"{name} must have shape {shape}, got {np.shape(array)}")
 

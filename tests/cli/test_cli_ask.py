@@ -236,7 +236,7 @@ def test_other_files_are_refused(tmp_path: Path, release: dpgep.Release, capsys:
     release.pca().save(solution)
     text.write_text("no release")
     for path, message in (
-        (solution, "holds a Solution"),
+        (solution, "holds no release: it is a Solution"),
         (text, "holds no release"),
         (tmp_path / "none", "no release"),
     ):

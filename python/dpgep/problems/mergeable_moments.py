@@ -167,9 +167,8 @@ class Moments:
             found.require_fits(model)
         self.preprocessing = preprocessing
         self.bound = found.released_bound(model.n_features) if isinstance(found, Preprocessing) else found
-        self._adjacency = adjacency
-        self._public_n = check_adjacency(adjacency, None, public_n)
-        facts = self._facts = PublicFacts(adjacency, self.bound, self._public_n, person, rows, largest_weight)
+        n = check_adjacency(adjacency, None, public_n)
+        facts = self._facts = PublicFacts(adjacency, self.bound, n, person, rows, largest_weight)
         if facts.weighted and public_n is not None:
             raise ValueError(NO_PUBLIC_N)
         layout, self._weight_bits = layout_of(model, facts, preprocessing), weight_bits_of(facts)
@@ -245,13 +244,12 @@ class Moments:
                 raise ValueError("these moments are of weighted people: pass weights to each update")
             largest, ids = self._facts.largest_weight, self._column_or_ids(person)
             data, weighting = split_off(inputs_of(self.model, X, y, *others), ids, self._facts.rows, weights, largest)
-            views = opened_views(self.model, data, self._adjacency, fewest=0)
+            views = opened_views(self.model, data, self._facts.adjacency, fewest=0)
             names = [view.names for view in views]
             model = named(self.model, *names)  # before a pass
             identities = self._identities and Identities(left_out=self._identities.left_out)
-            dataset = dataset_of(
-                self.model, views, data[len(views) :], self.bound, "add-remove", client, weighting, identities
-            )
+            how = self.bound, "add-remove", client, weighting, identities
+            dataset = dataset_of(self.model, views, data[len(views) :], *how)
             try:
                 if dataset.at_hand and weighting is None and self.preprocessing is None:
                     with self._lock:
@@ -330,8 +328,8 @@ class Moments:
     def save(self, target: Target) -> None:
         """Write the sums with a checksum, to a path or an open binary file, for `dpgep.load` (docs/formats.md).
 
-        The same bytes for the same people. Confidential, like the rows: a new file can be read by its owner alone. A
-        file of this name is replaced atomically. Raises TypeError unless classes are text, numbers or booleans.
+        Confidential, like the rows: a new file can be read by its owner alone. A file of this name is replaced
+        atomically. Raises TypeError unless classes are text, numbers or booleans.
         """
         with self._lock:
             low, high = self._sums.limbs()
@@ -351,8 +349,8 @@ class Moments:
             "model": self.model,
             "bound": None if self.preprocessing else self.bound,
             "preprocessing": self.preprocessing,
-            "adjacency": self._adjacency,
-            "public_n": self._public_n,
+            "adjacency": self._facts.adjacency,
+            "public_n": self._facts.n,
             "bits": self.bits,
             "person": self.person,
             "rows": self._facts.rows,
@@ -380,8 +378,9 @@ class Moments:
         self._population_id, self._identities = state["identity"], state["identities"]
 
     def __repr__(self) -> str:
-        size = f"n={self.n}, " if self._adjacency == "replace-one" else ""
-        return f"Moments({self.model.name}, {size}d={self.model.n_features}, bound={self.bound:g}, {self._adjacency})"
+        adjacency = self._facts.adjacency
+        size = f"n={self.n}, " if adjacency == "replace-one" else ""
+        return f"Moments({self.model.name}, {size}d={self.model.n_features}, bound={self.bound:g}, {adjacency})"
 
 
 def problem_from(given: object) -> SummedProblem:
@@ -390,10 +389,9 @@ def problem_from(given: object) -> SummedProblem:
         kind = type(given).__name__
         raise TypeError(f"problem must come from dpgep.pca or the like, or be dpgep.Moments; got {kind}")
     with given._lock:
-        sums, adjacency = given._summed(), given._adjacency
-        if given.n < 2 and adjacency == "replace-one":
+        sums, facts = given._summed(), given._facts
+        if given.n < 2 and facts.adjacency == "replace-one":
             raise ValueError(f"these moments include {given.n} people: a release needs at least 2")
-        facts = given._facts
-        if adjacency == "replace-one" and not facts.weighted:
+        if facts.adjacency == "replace-one" and not facts.weighted:
             facts = replace(facts, n=given.n)
         return SummedProblem(given.model, facts, sums.layout, sums, given._population_id, given.preprocessing)

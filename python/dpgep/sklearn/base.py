@@ -43,10 +43,7 @@ _OF_FORM = re.compile(
 
 @contextmanager
 def values_withheld(name: str) -> Iterator[None]:
-    """Raise errors of scikit-learn and NumPy about the people of a fit without the values that they quote.
-
-    Warnings of overflow are left out: scikit-learn first adds all entries up, and large ones of one person decide.
-    """
+    """Raise errors about the people of a fit without the values that they quote; no warning tells of an overflow."""
     with replaced(lambda error: _without_values(name, error)), np.errstate(all="ignore"):
         yield
 
@@ -135,10 +132,8 @@ class PrivateEstimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """
         for name, given, holds in (("person", person, "an id"), ("weights", weights, "a weight")):
             if isinstance(given, str):  # its column would be a feature of rows to come
-                raise TypeError(
-                    f"{name} must hold {holds} for each row, not name a column: fit(X.drop(columns=[{given!r}]), "
-                    f"{name}=X[{given!r}])"
-                )
+                advice = f"fit(X.drop(columns=[{given!r}]), {name}=X[{given!r}])"
+                raise TypeError(f"{name} must hold {holds} for each row, not name a column: {advice}")
         self._fit(X, y, {"person": person, "rows": rows, "weights": weights, "largest_weight": largest_weight})
         return self
 
@@ -148,12 +143,11 @@ class PrivateEstimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def _terms(self) -> dict[str, Any]:
         """Arguments of `dpgep.solve` and `dpgep.release` for the price and the noise of this fit."""
-        budget = self.budget
+        budget: Any = self.budget
         if isinstance(budget, _LeftBehind):
-            raise ValueError(
-                "a budget in memory is of one process: for n_jobs=2 keep it in a file, and pass its path, "
-                'budget="visits.budget" (dpgep.Budget.open); a copied or pickled estimator needs set_params(budget=...)'
-            )
+            in_file = 'keep it in a file, and pass its path, budget="visits.budget" (dpgep.Budget.open)'
+            copied = "a copied or pickled estimator needs set_params(budget=...)"
+            raise ValueError(f"a budget in memory is of one process: for n_jobs=2 {in_file}; {copied}")
         if isinstance(budget, (str, os.PathLike)):
             budget = Budget.open(budget)
         seed = self.random_state
