@@ -6,13 +6,12 @@ import os
 import random
 import shutil
 import signal
-import sqlite3
 import stat
 import tempfile
 import time
 import warnings
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from conftest import Matrix
 
 import dpgep
 from dpgep import night_file
-from dpgep.nights import NIGHTS, _read
+from dpgep.nights import NIGHTS, Register
 from dpgep.privacy.continual import Factor
 
 TERMS: dict[str, Any] = {"bound": 1.0, "epsilon": 1.0, "delta": 1e-6}
@@ -40,7 +39,7 @@ def rows_of(night: int, n: int = 40) -> Matrix:
 def _no_waiting_for_the_disk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """But where processes are killed: most of the time of a small night is this."""
     if "kills" not in request.fixturenames:
-        monkeypatch.setattr(night_file, "_PRAGMAS", (*night_file._PRAGMAS, "synchronous = OFF"))
+        monkeypatch.setattr(night_file, "force", lambda descriptor: None)
 
 
 @pytest.fixture
@@ -184,14 +183,11 @@ def test_terms_are_those_of_the_first_night(path: Path, tmp_path: Path) -> None:
     ):
         with pytest.raises(ValueError, match=message):
             nights.release(*span)
-    other = tmp_path / "text"
-    other.write_text("rows, and no nights\n" * 99)
-    with pytest.raises(ValueError, match="holds no nights, or is damaged"):
-        dpgep.Nights(other, **TERMS)
-    with closing(sqlite3.connect(tmp_path / "other")) as other:
-        other.execute("CREATE TABLE t (x)")
-    with pytest.raises(ValueError, match="holds no nights, or nights of another version"):
-        dpgep.Nights(tmp_path / "other", **TERMS)
+    for content in (b"rows, and no nights\n" * 99, b"SQLite format 3\0" * 99, b"dpgep-nights 4\n\0" * 99):
+        (tmp_path / "other").write_bytes(content)
+        with pytest.raises(ValueError, match="holds no nights, or nights of another version"):
+            dpgep.Nights(tmp_path / "other", **TERMS).add(rows_of(0), night="0")
+        assert (tmp_path / "other").read_bytes() == content
 
 
 def test_who_comes_too_often_is_refused_and_the_night_with_them(path: Path) -> None:
@@ -258,52 +254,48 @@ def test_exact_sums_and_noise_are_kept_as_long_as_they_are_needed_for_their_owne
     nights, sums, noise = dpgep.Nights(path, keep=3, **TERMS), [], []
     for night in range(6):
         nights.add(rows_of(night), night=str(night))
-        with closing(sqlite3.connect(path)) as tables, tables:
-            sums += [blob for (blob,) in tables.execute("SELECT exact FROM register")]
-            kept = dict(tables.execute("SELECT slot, noise FROM noise"))
-        assert len(kept) == min(3, night + 1)
-        noise.append(kept[(night + 1) % 3])
+        with opened(path) as log:
+            sums.append(log._exact)
+            noise.append(log.noise(night + 1).tobytes())
     content = path.read_bytes()
-    assert [blob in content for blob in sums] == [False] * 5 + [True]
-    assert [blob in content for blob in noise] == [False] * 3 + [True] * 3
+    assert [blob in content for blob in sums] == [False] * 4 + [True] * 2
+    assert [blob in content for blob in noise] == [False] * 2 + [True] * 4
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 def test_what_is_published_is_exact_sums_and_the_noise_that_is_kept(path: Path) -> None:
     """And that noise follows from what is drawn each night, by whole numbers, as the proof says."""
-    nights, factor, noise, drawn = dpgep.Nights(path, keep=4, **TERMS), Factor(4), [], []
+    terms = {**TERMS, "adjacency": "add-remove"}
+    nights, factor, noise, drawn = dpgep.Nights(path, keep=4, **terms), Factor(4), [], []
     real = dpgep.nights.add_noise  # type: ignore[attr-defined]
 
-    def spied(moments: Any, *given: Any) -> None:
-        before = moments.copy()
-        real(moments, *given)
-        drawn.append(
-            [
-                int(moments.second[i, j] - before.second[i, j])
-                + ((int(moments.high[0][i, j]) - int(before.high[0][i, j])) << 40)
-                for i, j in zip(*np.triu_indices(3), strict=True)
-            ]
+    def entries(moments: Any) -> Any:
+        limbs = (moments.second, moments.sums, moments.counts), moments.high
+        low, high = (
+            np.concatenate([second[np.triu_indices(3)], sums.ravel(), counts]) for second, sums, counts in limbs
         )
+        return [int(a) + (int(b) << 40) for a, b in zip(low, high, strict=True)]
+
+    def spied(moments: Any, *given: Any) -> None:
+        before = entries(moments)
+        real(moments, *given)
+        drawn.append([after - each for after, each in zip(entries(moments), before, strict=True)])
 
     with mock.patch.object(dpgep.nights, "add_noise", spied):
         for night in range(9):
             nights.add(rows_of(night), night=str(night))
-            with closing(sqlite3.connect(path)) as tables, tables:
-                ((blob,),) = tables.execute("SELECT noise FROM noise WHERE slot = ?", ((night + 1) % 4,))
-                ((exact,),) = tables.execute("SELECT exact FROM register")
-                ((published,),) = tables.execute("SELECT published FROM nights WHERE number = ?", (night + 1,))
-            noise.append([int(each) for each in np.frombuffer(blob, "<i8")[:6]])
+            with opened(path) as log:
+                kept, (low, high), (_, published) = log.noise(night + 1), log.exact(), log.so_far(night + 1)
+            noise.append(kept.tolist())
             carried = [
-                sum(step * noise[night - k][j] for k, step in factor.steps.items() if 0 < k <= night) for j in range(6)
+                sum(step * noise[night - k][j] for k, step in factor.steps.items() if 0 < k <= night)
+                for j in range(len(kept))
             ]
             assert noise[-1] == [z - (each + 32) // 64 for z, each in zip(drawn[-1], carried, strict=True)]
-            low, high = np.frombuffer(exact, "<i8").reshape(2, -1)
-            whole = [64 * (int(a) + (int(b) << 40)) + e for a, b, e in zip(low[:6], high[:6], noise[-1], strict=True)]
-            register = _read(*_described(path))
+            whole = [64 * (int(a) + (int(b) << 40)) + e for a, b, e in zip(low, high, noise[-1], strict=True)]
+            register = _described(path)
             unit = 2.0 ** (2 * register.noise.bits + register.noise.weight_bits)
-            np.testing.assert_allclose(
-                np.frombuffer(published, "<f8")[:6], np.array([float(x) for x in whole]) / unit, rtol=1e-15
-            )
+            np.testing.assert_allclose(published, np.array([float(x) for x in whole]) / unit, rtol=1e-15)
 
 
 def test_the_largest_noise_that_a_file_may_hold_is_carried_on_exactly(path: Path) -> None:
@@ -313,34 +305,37 @@ def test_the_largest_noise_that_a_file_may_hold_is_carried_on_exactly(path: Path
     before = rng.integers(-(1 << 62) + 1, 1 << 62, (5, 9))
     before[:, :2] = [[(1 << 62) - 1, 1 - (1 << 62)]]
     before[:, 2] *= (-1) ** np.arange(5)  # weights are negative but for the first
-    with closing(sqlite3.connect(path)) as tables, tables:
-        for slot in range(1, 5):
-            tables.execute("UPDATE noise SET noise = ? WHERE slot = ?", (before[slot].astype("<i8").tobytes(), slot))
     drawn = 1 << 55
-    with mock.patch.object(
-        dpgep.nights, "add_noise", lambda moments, *given: np.add(moments.second, drawn, moments.second)
+    with (
+        mock.patch.object(
+            dpgep.nights, "add_noise", lambda moments, *given: np.add(moments.second, drawn, moments.second)
+        ),
+        mock.patch.object(night_file.NightLog, "noise", lambda log, number: before[number]),
     ):
         nights.add(rows_of(4), night="4")
-    with closing(sqlite3.connect(path)) as tables:
-        ((blob,),) = tables.execute("SELECT noise FROM noise WHERE slot = 0")
+    with opened(path) as log:
+        noise = log.noise(5)
     steps = {k: step for k, step in Factor(5).steps.items() if 0 < k < 5}
     carried = [sum(step * int(before[5 - k][j]) for k, step in steps.items()) for j in range(6)]
     expected = [drawn - (each + 32) // 64 for each in carried]
-    assert np.frombuffer(blob, "<i8")[:6].tolist() == expected
+    assert noise[:6].tolist() == expected
 
 
-@pytest.mark.parametrize(("person", "bits"), [(None, 19), ("id", 14)])
+@pytest.mark.parametrize(("person", "bits"), [(None, 20), ("id", 16)])
 def test_rows_are_rounded_as_finely_as_noise_leaves_room(path: Path, person: str | None, bits: int) -> None:
     """Towards zero, which no error bar has: with three bits less, by 8 deviations of noise for a million with ids."""
     people = _people().drop(columns="weight")
     dpgep.Nights(path, person=person, **TERMS).add(people if person else people.drop(columns="id"), night="0")
-    assert _read(*_described(path)).noise.bits == bits
+    assert _described(path).noise.bits == bits
 
 
-def _described(path: Path) -> tuple[bytes]:
-    with closing(sqlite3.connect(path)) as tables, tables:
-        found: tuple[bytes] = tables.execute("SELECT description FROM register").fetchone()
-    return found
+def opened(path: Path, *, write: bool = False) -> AbstractContextManager[night_file.NightLog]:
+    return night_file.NightFile(path).transaction(write=write)
+
+
+def _described(path: Path) -> Any:
+    with opened(path) as log:
+        return Register.stored(log)
 
 
 @pytest.mark.entropy
@@ -386,9 +381,8 @@ def test_copies_whose_sums_meet_again_have_noise_of_their_own(
     for copy, nights in ((path, one), (other, another)):
         for night, rows in enumerate(nights):
             dpgep.Nights(copy).add(rows, night=f"next {night}")
-        with closing(sqlite3.connect(copy)) as tables:
-            published = tables.execute("SELECT published FROM nights WHERE number > 1 ORDER BY number")
-            seen.append([np.frombuffer(blob, "<f8") for (blob,) in published])
+        with opened(copy) as log:
+            seen.append([log.so_far(number)[1] for number in (2, 3)])
     first, second = (mine - of_other for mine, of_other in zip(*seen, strict=True))
     exact, of_other = (
         np.concatenate([(rows.T @ rows)[np.triu_indices(3)], rows.sum(axis=0), [len(rows)]])
@@ -397,25 +391,100 @@ def test_copies_whose_sums_meet_again_have_noise_of_their_own(
     assert np.abs(first - 2 * second - (exact - of_other)).max() > 1
 
 
+@pytest.mark.parametrize("keep", [1, 2, 365])
+def test_a_night_that_the_power_cut_tore_was_not_there_and_is_added_again(path: Path, keep: int) -> None:
+    """Whichever parts of what is written reach the disk: the night is there as a whole, or those before it are."""
+    nights = dpgep.Nights(path, keep=keep, **TERMS)
+    for night in range(4):
+        nights.add(rows_of(night), night=str(night))
+    before, expected = path.read_bytes(), []
+    expected = [nights.release(), nights.add(rows_of(4), night="4")]
+    after, chance = path.read_bytes(), random.Random(keep)
+    before = before.ljust(len(after), b"\0")
+    places = [place for place in range(len(after)) if before[place] != after[place]]
+    cuts = sorted({place // 16 for place in places})
+    found = []
+    for _ in range(60):
+        written, torn = chance.choice([0.0, 0.05, 0.5, 0.95, 1.0]), bytearray(before)
+        for cut in cuts[2:] if cuts[1] == 1 else cuts[1:]:  # the acknowledgement comes after all of it
+            if chance.random() < written:
+                torn[16 * cut : 16 * cut + 16] = after[16 * cut : 16 * cut + 16]
+        path.write_bytes(torn)
+        there = dpgep.Nights(path)
+        found.append(there.release().fingerprint)
+        assert found[-1] == expected[len(there.labels) - 4].fingerprint
+        if len(there.labels) == 4:
+            assert there.add(rows_of(4), night="4").fingerprint == expected[1].fingerprint
+    assert {each.fingerprint for each in expected} == set(found)
+
+
+def test_damage_of_a_night_that_was_seen_is_refused(path: Path) -> None:
+    """Its bits could otherwise be lost, and other noise be drawn for the same people."""
+    nights = dpgep.Nights(path, **TERMS)
+    for night in range(3):
+        nights.add(rows_of(night), night=str(night))
+    content = path.read_bytes()
+    with opened(path) as log:
+        (secret, exact), (noise, start) = (log.secret, log._exact), (log.noise(3).tobytes(), log.nights[-1].start)
+    of_night = content.index(noise) - 1
+    for place in (100, content.index(secret), content.index(exact), content.index(noise), start, of_night):
+        path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+        with pytest.raises(ValueError, match="is damaged: go on from its backup"):
+            dpgep.Nights(path)
+    path.write_bytes(content[:-1])
+    with pytest.raises(ValueError, match="is damaged"):
+        dpgep.Nights(path)
+
+
+def test_a_file_that_is_replaced_is_read_anew(path: Path) -> None:
+    """What a process has seen of another file does not count, be it longer, as long or shorter."""
+    nights, others = (dpgep.Nights(each, **TERMS) for each in (path, path.with_name("others")))
+    for night in range(3):
+        nights.add(rows_of(night), night=str(night))
+        others.add(rows_of(night + 5), night=f"other {night}")
+        shutil.copy(path, path.with_name(f"until {night}"))
+    expected = nights.release(last="1").fingerprint
+    shutil.copy(path.with_name("until 1"), path)
+    assert nights.labels == ("0", "1")
+    assert nights.release().fingerprint == expected
+    os.replace(path.with_name("others"), path)
+    assert nights.labels == ("other 0", "other 1", "other 2")
+    assert nights.release().fingerprint == dpgep.Nights(path).release().fingerprint
+
+
+def test_who_waits_too_long_for_others_adds_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nights = dpgep.Nights(path, **TERMS)
+    nights.add(rows_of(0), night="0")
+    monkeypatch.setattr(night_file, "_PATIENCE", 0.0)
+    with opened(path), pytest.raises(OSError, match="another process uses them; nothing was added"):
+        nights.add(rows_of(1), night="1")
+    assert nights.labels == ("0",)
+    monkeypatch.setattr(night_file, "write_all", mock.Mock(side_effect=OSError(28, "no space")))
+    with pytest.raises(OSError, match="no space"):
+        nights.add(rows_of(1), night="1")
+    monkeypatch.undo()
+    assert dpgep.Nights(path).labels == ("0",)
+
+
 def test_noise_is_drawn_anew_for_any_change(path: Path) -> None:
     """Of night, sums in either limb, copy or version: no two of these streams begin with the same bytes."""
     dpgep.Nights(path, **TERMS).add(rows_of(0), night="0")
     exact, began = np.zeros((2, 10), np.int64), []
-    with dpgep.nights.NightFile(path).transaction(write=True) as tables:  # type: ignore[attr-defined]
-        secret = tables._row("SELECT secret FROM register")
-        assert len(secret[0]) == 32
+    with opened(path) as log:
+        secret = log.secret
+        assert len(secret) == 32
         others = [exact.copy() for _ in range(20)]
         for j, other in enumerate(others):
             other.flat[j] = 1
         for each in (exact, *others):
-            tables._execute("UPDATE register SET secret = ?", secret)
-            began += [tables.stream(each).bytes(32), tables.stream(each).bytes(32)]
-        tables._execute("UPDATE register SET secret = ?", secret)
+            log.secret = secret
+            began += [log.stream(each).bytes(32), log.stream(each).bytes(32)]
+        log.secret = secret
         with mock.patch.object(night_file.core, "__version__", "another"):
-            began.append(tables.stream(exact).bytes(32))
-        began.append(tables._row("SELECT secret FROM register")[0])
-        tables._execute("UPDATE register SET secret = ?", secret)
-        assert tables.stream(exact).bytes(32) == began[0]
+            began.append(log.stream(exact).bytes(32))
+        began.append(log.secret)
+        log.secret = secret
+        assert log.stream(exact).bytes(32) == began[0]
     assert len(set(began)) == len(began)
 
 
@@ -450,14 +519,15 @@ def test_a_label_that_no_file_holds_begins_nothing(path: Path, label: Any) -> No
 )
 def test_a_register_of_less_noise_than_its_report_says_is_refused(path: Path, adjacency: Any, forged: Any) -> None:
     dpgep.Nights(path, keep=5, adjacency=adjacency, **TERMS).add(rows_of(0), night="0")
-    with closing(sqlite3.connect(path)) as tables, tables:
-        register = _read(*tables.execute("SELECT description FROM register").fetchone())
-        noise = {name: value for name, value in forged.items() if name not in ("nights", "keep")}
-        others = {name: value for name, value in forged.items() if name not in noise}
-        other = replace(register, noise=replace(register.noise, **noise), **others)
-        tables.execute("UPDATE register SET description = ?", (NIGHTS.packed(other),))
+    register = _described(path)
+    noise = {name: value for name, value in forged.items() if name not in ("nights", "keep")}
+    others = {name: value for name, value in forged.items() if name not in noise}
+    other = replace(register, noise=replace(register.noise, **noise), **others)
+    copy = night_file.NightFile(path.with_name("forged"))
+    with copy.transaction(write=True, create=True) as log:
+        log.begin(NIGHTS.packed(other), bytes(32), register.size, register.keep)
     with pytest.raises(ValueError, match=r"forged|not of the nights|keep must be"):
-        dpgep.Nights(path)
+        dpgep.Nights(copy.path)
 
 
 def test_a_preparation_is_bought_of_the_first_night_and_stays(path: Path) -> None:
@@ -658,8 +728,7 @@ def test_a_person_who_comes_once_more_than_was_promised_costs_more_unless_somebo
 
 @pytest.mark.entropy
 def test_a_person_whose_further_nights_are_counted_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, fault in (("came", lambda *given: []), ("count", lambda *given: None)):
-        monkeypatch.setattr(night_file.NightTables, name, fault)
+    monkeypatch.setattr(night_file.NightLog, "came", lambda *given: [])
     run, people = _worst("add-remove", 2, [2, 3, 4], ids=True)
     assert dpgep.auditing.replay(run, people).flagged
 

@@ -28,7 +28,7 @@ from dpgep.models.model import Adjacency, Matrix, PublicFacts
 from dpgep.models.moments import MomentLayout
 from dpgep.models.preprocessing import AutoPreprocessing, Bound, Preprocessing
 from dpgep.models.row_model import RowModel, layout_of
-from dpgep.night_file import NO_NIGHTS, NightFile, NightTables
+from dpgep.night_file import NO_NIGHTS, NightFile, NightLog
 from dpgep.privacy.accounting import Accounting
 from dpgep.privacy.budget import Budget
 from dpgep.privacy.continual import FACTOR_BITS, KEPT, MOST_NIGHTS, AllNights, Factor
@@ -82,9 +82,9 @@ class Register:
     terms: Mapping[str, str]
 
     @classmethod
-    def stored(cls, tables: NightTables) -> Register | None:
+    def stored(cls, log: NightLog) -> Register | None:
         """That of a file; None where no night has begun it."""
-        return None if tables.description is None else _read(tables.description)
+        return None if log.description is None else _read(log.description)
 
     def require_possible(self) -> None:
         """Raise ValueError for a register that nobody began: of less noise than its report says was paid for."""
@@ -102,7 +102,7 @@ class Register:
         """What is published of exact sums."""
         return Factor(self.keep)
 
-    def moments(self, tables: NightTables) -> Moments:
+    def moments(self, log: NightLog) -> Moments:
         """Sums of nobody, for the rows of a night, from which who came as often as they may is left out.
 
         Where it is public who came when, they are not, and the night will be refused.
@@ -117,7 +117,7 @@ class Register:
             rows=self.rows,
             largest_weight=self.largest_weight,
         )
-        if self.person is not None and not self.facts.n_is_public and (came := tables.came(self.nights)):
+        if self.person is not None and not self.facts.n_is_public and (came := log.came(self.nights)):
             moments._identities = Identities(left_out=Identities(came))
         return moments
 
@@ -132,6 +132,11 @@ class Register:
         """Of what is published."""
         return layout_of(self.model, self.facts, self.preprocessing)
 
+    @cached_property
+    def size(self) -> int:
+        """How many numbers a night publishes."""
+        return _packed(*self.layout.blocks(np.zeros(self.layout.shape, np.int64))).size
+
     def warn_of_few_people(self) -> None:
         """Warn where a preparation, which stays for all nights, is that of too small a first night: by what it took."""
         *before, of_nights = (cost_of(entry.mu) for entry in self.report.releases)
@@ -143,24 +148,26 @@ class Register:
                 AccuracyWarning,
             )
 
-    def drifted(self, tables: NightTables) -> str:
+    def drifted(self, log: NightLog) -> str:
         """In what the last four weeks differ from all nights before, by what was published alone."""
-        if (last := tables.last()) < 2 * _WINDOW:
+        if (last := log.last()) < 2 * _WINDOW:
             return ""
-        deviations = self.drift(tables, last)
-        many = statistics.NormalDist().inv_cdf(1 - _FALSE_ALARMS / (2 * max(1, len(deviations))))
+        deviations = self.drift(log, last)
+        moved = np.flatnonzero(deviations > _many(len(deviations)))
+        if not len(moved):
+            return ""
         d, names = self.layout.n_features, self.model.feature_names
         who = [names[j] if names and j < len(names) else f"column {j}" for j in range(d)]
-        found = [("mean square of ", "mean of ")[j // d] + str(who[j % d]) for j in np.flatnonzero(deviations > many)]
+        found = [("mean square of ", "mean of ")[j // d] + str(who[j % d]) for j in moved]
         return ", ".join(found[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
 
-    def drift(self, tables: NightTables, last: int) -> Matrix:
+    def drift(self, log: NightLog, last: int) -> Matrix:
         """(d,) or (2 d,): what changes of mean squares and means exceed slight ones by, in units of their deviations.
 
         These hold the noise, exactly, and people's spread, at most: of x^2 in [0, 1] it is q (1 - q), q being its mean.
         """
         spans = (1, last - _WINDOW), (last - _WINDOW + 1, last)
-        (n, *before), (n_now, *now) = (self._means(tables, *span) for span in spans)
+        (n, *before), (n_now, *now) = (self._means(log, *span) for span in spans)
         rows = [self.factor.combination(*span) / people for span, people in zip(spans, (n, n_now), strict=True)]
         rows[1][: spans[0][1]] -= rows[0]
         noise, groups = self.noise.deviations(), self.layout.n_groups
@@ -179,64 +186,72 @@ class Register:
                     found.append(change / np.sqrt(drawn * (scale**2 * several + of_count * old**2) + people))
         return np.nan_to_num(np.concatenate(found))
 
-    def _means(self, tables: NightTables, first: int, last: int) -> tuple[float, Matrix, Matrix]:
+    def _means(self, log: NightLog, first: int, last: int) -> tuple[float, Matrix, Matrix]:
         """Of nights: the number of people, mean squares of the columns of rows in the unit ball, and their means."""
-        (n, total), (n_before, before) = tables.so_far(last), tables.so_far(first - 1)
+        (n, total), (n_before, before) = log.so_far(last), log.so_far(first - 1)
         triangles, sums, counts = self._parts(total - before)
         people = max(1.0, float(n - n_before) if self.facts.n_is_public else float(counts.sum()))
-        squares = triangles[:, np.cumsum([0, *range(self.layout.n_features, 1, -1)])].sum(axis=0)
+        squares = triangles[:, _diagonal(self.layout.n_features)].sum(axis=0)
         return people, squares / people, sums.sum(axis=1) / people if sums.size else np.empty(0)
 
-    def add(self, tables: NightTables, label: str, moments: Moments) -> None:
+    def add(self, log: NightLog, label: str, moments: Moments) -> None:
         """Add a night of these people, and its noise.
 
         The noise follows from the file's secret and from exact sums up to each night: who adds the same nights to a
         copy of the file publishes the same numbers.
         """
-        number = tables.last() + 1
+        number, ids = log.last() + 1, []
         if moments._identities is not None:
-            parts = moments._identities._parts
-            Identities([*tables.somebody(), *(part[:1] for part in parts)])  # raises where ids are of several types
-            tables.count(parts, self.nights)
+            ids = moments._identities._parts
+            Identities([*log.somebody(), *(part[:1] for part in ids)])  # raises where ids are of several types
+            if self.facts.n_is_public:
+                before = Identities(log.came(self.nights))
+                if any(len(before.others(part)) < len(part) for part in ids):
+                    raise ValueError(
+                        f"some people were on {self.nights} nights before, as often as they may: leave out their rows "
+                        "of this night"
+                    )
         tonight = moments._sums.moments()
         low = _packed(tonight.second, tonight.sums, tonight.counts)
-        high = np.zeros_like(low) if tonight.high is None else _packed(*tonight.high)
-        low, high = np.stack([low, high]) + tables.exact()
-        _carry(low, high)
-        known, upper = np.full_like(low, 1 << FACTOR_BITS - 1), np.zeros_like(low)  # for the nearest multiple
-        for k, step in self.factor.steps.items():
-            if 0 < k < number:
-                before = tables.noise((number - k) % self.keep)
-                known += step * (before & (1 << _HALF_BITS) - 1)
-                upper += step * (before >> _HALF_BITS)
-        known = (known >> FACTOR_BITS) + (upper << _HALF_BITS - FACTOR_BITS)
-        exact = np.stack([low, high])
+        exact = np.stack([low, np.zeros_like(low) if tonight.high is None else _packed(*tonight.high)]) + log.exact()
+        _carry(*exact)
         sums = exact << FACTOR_BITS
-        noisy = self._noisy(sums - [known, np.zeros_like(high)], tables.stream(exact))
+        noisy = self._noisy(sums[0] - self._carried(log, number), sums[1], log.stream(exact))
         noise = noisy[0] - sums[0] + ((noisy[1] - sums[1]) << LOW_BITS)
-        if np.abs(noise).max(initial=0) >> _NOISE_BITS:
+        if max(noise.max(initial=0), -noise.min(initial=0)) >> _NOISE_BITS:
             raise ValueError("the noise of all nights together is more than the file can hold: begin another")
         unit = -2 * self.noise.bits - self.noise.weight_bits
-        published = np.ldexp(np.ldexp(noisy[1].astype(np.float64), LOW_BITS) + noisy[0], unit)
-        people, _ = tables.so_far(number - 1)
-        tables.add(label, people + moments.n * self.facts.n_is_public, published)
-        tables.keep(number % self.keep, noise, exact)
+        published = np.ldexp(noisy[1] * 2.0**LOW_BITS + noisy[0], unit)
+        people, _ = log.so_far(number - 1)
+        log.add(label, people + moments.n * self.facts.n_is_public, ids, published, noise, exact)
 
-    def _noisy(self, sums: NDArray[np.int64], stream: core.NoiseStream) -> NDArray[np.int64]:
-        """(2, size): these limbs of integer sums, and a night's noise."""
-        low, high = (self._blocks(limb.copy()) for limb in sums)
+    def _noisy(
+        self, low: NDArray[np.int64], high: NDArray[np.int64], stream: core.NoiseStream
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """These limbs of integer sums, and a night's noise."""
+        limbs = self._blocks(low.copy()), self._blocks(high.copy())
         if self.noise.diagonal:
-            add_noise(IntegerMoments(*low, high, self.noise.bits, 0), self.noise, stream)
-        noisy = np.stack([_packed(*low), _packed(*high)])
-        _carry(*noisy)
-        return noisy
+            add_noise(IntegerMoments(*limbs[0], limbs[1], self.noise.bits, 0), self.noise, stream)
+        low, high = (_packed(*limb) for limb in limbs)
+        _carry(low, high)
+        return low, high
+
+    def _carried(self, log: NightLog, number: int) -> NDArray[np.int64]:
+        """(size,), the combination of noise of nights before that this one subtracts, to the nearest whole number."""
+        low, high = np.full(self.size, 1 << FACTOR_BITS - 1), np.zeros(self.size, np.int64)
+        for k, step in self.factor.steps.items():
+            if 0 < k < number:
+                before = log.noise(number - k)
+                low += step * (before & (1 << _HALF_BITS) - 1)
+                high += step * (before >> _HALF_BITS)
+        return np.asarray((low >> FACTOR_BITS) + (high << _HALF_BITS - FACTOR_BITS))
 
     def _blocks(self, packed: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         """(second moment, sums, counts), of which `_packed` made one vector."""
         triangles, sums, counts = self._parts(packed)
         d = self.layout.n_features
         second = np.zeros((*self.layout.shape[:-2], d, d), packed.dtype)
-        second[..., _upper(d)] = triangles.reshape(*second.shape[:-2], -1)
+        second.reshape(-1, d * d)[:, _upper(d)] = triangles
         return second, sums, counts
 
     def _parts(self, packed: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
@@ -246,9 +261,9 @@ class Register:
         triangles = packed[:first].reshape(self.layout.n_matrices, -1)
         return triangles, packed[first:last].reshape(d, -1), packed[last:]
 
-    def release(self, tables: NightTables, first: int, last: int, named: str) -> Release:
+    def release(self, log: NightLog, first: int, last: int, named: str) -> Release:
         """The moments of the people of nights ``first`` to ``last``."""
-        (n, total), (n_before, before) = tables.so_far(last), tables.so_far(first - 1)
+        (n, total), (n_before, before) = log.so_far(last), log.so_far(first - 1)
         n, total = n - n_before, total - before
         if self.facts.n_is_public and not n:
             raise ValueError(f"{named}: nobody came")
@@ -273,7 +288,7 @@ class Nights:
     The first night pays the whole budget, for all nights that will ever come: each night publishes a fixed combination
     of the exact sums of the last ``keep`` nights, with noise, and all that is asked follows from what was published. Up
     to ``keep`` nights, sums so far have about three times the noise of one release of everything for the whole budget
-    (a year: 2.8, at most 2.95); beyond, it grows slowly (ten years, with the noise of one year kept: 4.3, at most 5.5).
+    (a year: 2.8, at most 3.0); beyond, it grows slowly (ten years, with the noise of one year kept: 4.2, at most 5.4).
     docs/nights.md says when another way is better.
 
     The file is as confidential as the rows: it holds exact sums, and with ``person`` who came. A night is in it as a
@@ -358,8 +373,8 @@ class Nights:
         is_paid = any(value is not None for value in forms.values())
         self._is_begun = not is_paid
         if self._file.path.exists() or not is_paid:
-            with self._file.transaction() as tables:
-                self._is_begun = (self._stored if is_paid else self._register)(tables) is not None
+            with self._file.transaction() as log:
+                self._is_begun = (self._stored if is_paid else self._register)(log) is not None
 
     def add(
         self,
@@ -402,16 +417,16 @@ class Nights:
             raise ValueError(f"night must be a label without spaces around it, such as a date, got {night!r}")
         with use_threads(n_threads):
             self._require_begun(X, y, *others, person=person, weights=weights)
-            with self._file.transaction(write=True) as tables:
-                register = self._register(tables)
-                if tables.number(night) is not None:
+            with self._file.transaction(write=True) as log:
+                register = self._register(log)
+                if log.number(night) is not None:
                     warn(f"night {night!r} is there already: its rows were not read again", RuntimeWarning)
                 else:
-                    moments = register.moments(tables)
+                    moments = register.moments(log)
                     moments.update(X, y, *others, person=person, weights=weights)
-                    register.add(tables, night, moments)
-                found = register.release(tables, 1, tables.last(), "all nights so far")
-                drifted = register.drifted(tables)
+                    register.add(log, night, moments)
+                found = register.release(log, 1, log.last(), "all nights so far")
+                drifted = register.drifted(log)
         if drifted:  # once the night is on the disk, where warnings are errors
             differ = f"the last {_WINDOW} nights differ from those before"
             warn(AccuracyWarning(f"{differ}: {drifted}. Compare them by release(first=...)", found))
@@ -419,32 +434,32 @@ class Nights:
 
     def release(self, first: str | None = None, last: str | None = None) -> Release:
         """The release of the people of nights ``first`` to ``last``, by label; of all nights so far by default."""
-        with self._file.transaction() as tables:
-            register = self._register(tables)
+        with self._file.transaction() as log:
+            register = self._register(log)
             numbers = (
-                1 if first is None else tables.number(first),
-                tables.last() if last is None else tables.number(last),
+                1 if first is None else log.number(first),
+                log.last() if last is None else log.number(last),
             )
             start, end = (found or 0 for found in numbers)
             if not 1 <= start <= end:
-                raise ValueError(f"no nights from {first!r} to {last!r}: there are {tables.last()}, see labels")
-            return register.release(tables, start, end, "all nights so far" if first is last is None else "some nights")
+                raise ValueError(f"no nights from {first!r} to {last!r}: there are {log.last()}, see labels")
+            return register.release(log, start, end, "all nights so far" if first is last is None else "some nights")
 
     @property
     def labels(self) -> tuple[str, ...]:
         """The labels of all nights, in their order."""
-        with self._file.transaction() as tables:
-            return tuple(tables.labels()) if tables.description is not None else ()
+        with self._file.transaction() as log:
+            return tuple(log.labels)
 
-    def _register(self, tables: NightTables) -> Register:
+    def _register(self, log: NightLog) -> Register:
         """What the first night has fixed. Raises ValueError where there was none, or other terms were given."""
-        if (found := self._stored(tables)) is None:
+        if (found := self._stored(log)) is None:
             raise ValueError(NO_NIGHTS.format(self._file.path))
         return found
 
-    def _stored(self, tables: NightTables) -> Register | None:
+    def _stored(self, log: NightLog) -> Register | None:
         """The same, None where there was none."""
-        found = Register.stored(tables)
+        found = Register.stored(log)
         if found is not None and self._seed is not None and not found.report.seeded:
             raise ValueError(f"the nights in {self._file.path} began without a seed: leave it out")
         for name, value in self._terms.items():
@@ -456,12 +471,12 @@ class Nights:
     def _require_begun(self, *data: Any, **whose: Any) -> None:
         """The first rows begin the register, and pay for all nights."""
         if not self._is_begun:
-            with self._file.transaction(write=True, create=True) as tables:
-                if self._stored(tables) is None:  # or another process was faster
+            with self._file.transaction(write=True, create=True) as log:
+                if self._stored(log) is None:  # or another process was faster
                     given = {name: value for name, value in whose.items() if value is not None}
                     found, secret = self._begin(data, given)
-                    tables.begin(NIGHTS.packed(found), secret)
-                begun = self._register(tables)
+                    log.begin(NIGHTS.packed(found), secret, found.size, found.keep)
+                begun = self._register(log)
             self._is_begun = True
             begun.warn_of_few_people()  # once it is on the disk, where warnings are errors
 
@@ -510,13 +525,28 @@ def _read(description: bytes) -> Register:
 
 
 @lru_cache(maxsize=4)
-def _upper(d: int) -> NDArray[np.bool_]:
-    return np.triu(np.ones((d, d), np.bool_))
+def _upper(d: int) -> NDArray[np.intp]:
+    """Where the upper triangle lies in a (d, d) matrix."""
+    return np.flatnonzero(np.triu(np.ones((d, d), np.bool_)))
+
+
+@lru_cache(maxsize=4)
+def _diagonal(d: int) -> NDArray[np.intp]:
+    """Where the diagonal lies in the upper triangle."""
+    return np.flatnonzero(_upper(d) % (d + 1) == 0)
+
+
+@lru_cache(maxsize=4)
+def _many(n: int) -> float:
+    """Deviations that any of n columns exceed by chance on one in a thousand mornings."""
+    return statistics.NormalDist().inv_cdf(1 - _FALSE_ALARMS / (2 * max(1, n)))
 
 
 def _packed(second: NDArray[Any], sums: NDArray[Any], counts: NDArray[Any]) -> NDArray[Any]:
     """Blocks of moments as one vector, of the upper triangle of the first."""
-    return np.concatenate([second[..., _upper(second.shape[-1])].ravel(), sums.ravel(), counts.ravel()])
+    d = second.shape[-1]
+    triangles = np.take(second.reshape(-1, d * d), _upper(d), axis=1)
+    return np.concatenate([triangles.ravel(), sums.ravel(), counts.ravel()])
 
 
 def _carry(low: NDArray[np.int64], high: NDArray[np.int64]) -> None:

@@ -82,8 +82,8 @@ def interrupted_run(budget: Budget, interrupt: _InterruptAt, released: list[floa
 def test_an_interrupt_anywhere_frees_nothing(
     lasting: bool, step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(budget_file, "_force", lambda _: None)  # no power is cut here
-    monkeypatch.setattr(budget_file, "_sync_folder", lambda _: None)
+    monkeypatch.setattr(budget_file, "force", lambda _: None)  # no power is cut here
+    monkeypatch.setattr(budget_file, "sync_folder", lambda _: None)
     point = 0
     while True:
         point += step
@@ -165,7 +165,7 @@ def test_names_are_on_the_disk_before_anything_is_spent(path: Path, monkeypatch:
     create(path)
     Path(f"{path}.head").unlink()
     synced: list[Path] = []
-    monkeypatch.setattr(budget_file, "_sync_folder", synced.append)
+    monkeypatch.setattr(budget_file, "sync_folder", synced.append)
     spend(Budget.open(path), 0.1)
     assert synced == [path.parent]
 
@@ -213,7 +213,7 @@ def test_lines_that_make_no_sense_are_refused_each_time(path: Path, records: lis
 
 def test_a_file_replaced_while_a_process_waits_for_it(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What it would write to the file that is gone, nobody would read."""
-    budget, lock, copy = create(path), budget_file._try_lock, path.with_name("copy")
+    budget, lock, copy = create(path), budget_file.try_lock, path.with_name("copy")
 
     def replaced_meanwhile(descriptor: int, exclusive: bool) -> bool:
         copy.write_bytes(path.read_bytes())
@@ -223,7 +223,7 @@ def test_a_file_replaced_while_a_process_waits_for_it(path: Path, monkeypatch: p
     if sys.platform == "win32":
         pytest.skip("an open file cannot be replaced here")
     with monkeypatch.context() as patch:
-        patch.setattr(budget_file, "_try_lock", replaced_meanwhile)
+        patch.setattr(budget_file, "try_lock", replaced_meanwhile)
         with pytest.raises(PrivacyBudgetError, match="was replaced"):
             spend(budget)
     assert spend(Budget.open(path)) == 1.0
@@ -232,7 +232,7 @@ def test_a_file_replaced_while_a_process_waits_for_it(path: Path, monkeypatch: p
 @forks
 def test_who_looks_at_the_file_meanwhile_drops_no_lock(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A backup by the same process, say: what closes a file drops all POSIX locks of its process on it."""
-    budget, force, is_locked = create(path), budget_file._force, []
+    budget, force, is_locked = create(path), budget_file.force, []
 
     def look(descriptor: int) -> None:
         shutil.copytree(path.parent, path.parent / f"copy {len(is_locked)}", ignore=shutil.ignore_patterns("copy*"))
@@ -241,7 +241,7 @@ def test_who_looks_at_the_file_meanwhile_drops_no_lock(path: Path, monkeypatch: 
         is_locked.append("BlockingIOError" in tried.stderr)
         force(descriptor)
 
-    monkeypatch.setattr(budget_file, "_force", look)
+    monkeypatch.setattr(budget_file, "force", look)
     spend(budget)
     assert is_locked == [True] * 4
 

@@ -531,14 +531,14 @@ def test_a_copy_without_its_head_is_refused(used: Path, tmp_path: Path) -> None:
 
 def failing(monkeypatch: pytest.MonkeyPatch, after: int, error: BaseException, times: int = 1) -> None:
     """The disk fails in its n-th call from now, and in as many as are to fail."""
-    real, calls = budget_file._force, iter(range(1000))
+    real, calls = budget_file.force, iter(range(1000))
 
     def force(descriptor: int) -> None:
         if after <= next(calls) < after + times:
             raise error
         real(descriptor)
 
-    monkeypatch.setattr(budget_file, "_force", force)
+    monkeypatch.setattr(budget_file, "force", force)
 
 
 @pytest.mark.parametrize("after", [0, 1])

@@ -19,14 +19,13 @@ def matrix_of(factor: Factor, n_nights: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("keep", [1, 2, 40, 700])
-def test_coefficients_are_those_of_the_square_root_on_a_grid(keep: int) -> None:
-    """The coefficients of 1/sqrt(1 - x), exactly; they fall, as the price presumes."""
+def test_coefficients_are_means_of_the_square_roots_on_a_grid(keep: int) -> None:
+    """The coefficients of 1/sqrt(1 - x), over runs that double, exactly; they fall, as the price presumes."""
     c = Factor(keep).coefficients
     exact = [Fraction(math.comb(2 * k, k), 4**k) for k in range(keep)]
-    assert all(
-        abs(Fraction(int(a), 1 << FACTOR_BITS) - b) <= Fraction(1, 2 << FACTOR_BITS)
-        for a, b in zip(c, exact, strict=True)
-    )
+    for k, found in enumerate(c):
+        run = exact[(first := 1 << k.bit_length() - 1 if k else 0) : 2 * first or 1]
+        assert abs(Fraction(int(found), 1 << FACTOR_BITS) - sum(run) / len(run)) <= Fraction(1, 2 << FACTOR_BITS)
     assert c[0] == 1 << FACTOR_BITS
     assert (np.diff(c) <= 0).all()
 
@@ -88,12 +87,12 @@ def test_a_combination_of_what_was_published_is_the_sum_of_some_nights(keep: int
     [
         (365, 365, 3.0, 3.2),
         (64, 365, 3.1, 4.0),
-        (365, 730, 3.0, 3.4),
+        (365, 730, 3.02, 3.4),
         pytest.param(365, 3650, 4.3, 5.5, marks=pytest.mark.deep),
     ],
 )
 def test_noise_of_sums_so_far_in_units_of_one_release(keep: int, n_nights: int, rms: float, worst: float) -> None:
-    """Of a year in 365 nights kept: 2.78 and 2.95; of ten years with bands of one, 4.29 and 5.49."""
+    """Of a year in 365 nights kept: 2.82 and 2.97; of ten years with bands of one, 4.23 and 5.38."""
     factor = Factor(keep)
     so_far = [np.linalg.norm(factor.combination(1, t)) / factor.mu_of_a_night(1.0, 1) for t in range(1, n_nights + 1)]
     assert np.sqrt(np.mean(np.square(so_far))) <= rms
@@ -104,4 +103,4 @@ def test_noise_follows_the_closed_form_of_the_square_root() -> None:
     """Without rounding both factors are C: row t of it has the norm of t coefficients (Fichtenberger et al. 2023)."""
     exact = np.cumprod([1.0, *((2 * k - 1) / (2 * k) for k in range(1, 365))])
     norms = [np.linalg.norm(Factor(365).combination(1, t)) for t in (1, 30, 365)]
-    np.testing.assert_allclose(norms, [np.linalg.norm(exact[:t]) for t in (1, 30, 365)], rtol=3e-3)
+    np.testing.assert_allclose(norms, [np.linalg.norm(exact[:t]) for t in (1, 30, 365)], rtol=6e-3)

@@ -225,8 +225,8 @@ def test_what_runs_undisturbed_returns_and_raises_as_if_called() -> None:
 
 def test_what_would_wait_for_itself_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As where the garbage collector settles a forgotten reservation while another one is written."""
-    budget, force = create(path), budget_file._force
-    monkeypatch.setattr(budget_file, "_force", lambda descriptor: (force(descriptor), budget.remaining_mu))
+    budget, force = create(path), budget_file.force
+    monkeypatch.setattr(budget_file, "force", lambda descriptor: (force(descriptor), budget.remaining_mu))
     with pytest.raises(PrivacyBudgetError, match=r"cannot be written .*deadlock.*no data was read"):
         spend(budget)
 

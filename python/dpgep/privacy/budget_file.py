@@ -70,7 +70,7 @@ if sys.platform == "win32":
 
     _FAR = 1 << 62  # a locked byte cannot be read by others: one beyond all that is written
 
-    def _try_lock(descriptor: int, exclusive: bool) -> bool:
+    def try_lock(descriptor: int, exclusive: bool) -> bool:
         os.lseek(descriptor, _FAR, os.SEEK_SET)
         try:
             msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
@@ -78,26 +78,26 @@ if sys.platform == "win32":
             return False
         return True
 
-    def _unlock(descriptor: int) -> None:
+    def unlock(descriptor: int) -> None:
         os.lseek(descriptor, _FAR, os.SEEK_SET)
         msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)
 
-    def _sync_folder(folder: Path) -> None:
+    def sync_folder(folder: Path) -> None:
         """Folders cannot be opened here; the file system's journal keeps names."""
 else:
     import fcntl
 
-    def _try_lock(descriptor: int, exclusive: bool) -> bool:
+    def try_lock(descriptor: int, exclusive: bool) -> bool:
         try:
             fcntl.flock(descriptor, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
         return True
 
-    def _unlock(descriptor: int) -> None:
+    def unlock(descriptor: int) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_UN)  # also where a forked child has inherited the file
 
-    def _sync_folder(folder: Path) -> None:
+    def sync_folder(folder: Path) -> None:
         descriptor = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(descriptor)
@@ -133,13 +133,13 @@ class BudgetFile:
             pause = _PAUSE
             while is_awaited():
                 with _turn, self._opened(write=write, create=create) as descriptor:
-                    if _try_lock(descriptor, write):
+                    if try_lock(descriptor, write):
                         try:
                             self._require_in_place(descriptor)
                             self._descriptor = descriptor
                             return work(is_awaited)
                         finally:
-                            _unlock(descriptor)
+                            unlock(descriptor)
                 time.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
             raise InterruptedError
@@ -191,7 +191,7 @@ class BudgetFile:
         if os.fstat(self._descriptor).st_size > start:
             os.ftruncate(self._descriptor, start)  # a torn line: see above
         os.lseek(self._descriptor, start, os.SEEK_SET)
-        _write(self._descriptor, line)
+        write_all(self._descriptor, line)
         record = _record(self._last, line)
         assert record is not None
         self._acknowledge(start + len(line), _hash_of(line))
@@ -241,14 +241,14 @@ class BudgetFile:
 
     def _acknowledge(self, length: int, last: str) -> None:
         """Force the file to the disk, then a head that says so; the first one after the names of both."""
-        _force(self._descriptor)
+        force(self._descriptor)
         flags = os.O_WRONLY | os.O_CREAT | getattr(os, "O_BINARY", 0)
         descriptor = os.open(self._head_path, flags, 0o600)
         try:
             if not self._acknowledged:
-                _sync_folder(self.path.parent)
-            _write(descriptor, _head(length, last))
-            _force(descriptor)
+                sync_folder(self.path.parent)
+            write_all(descriptor, _head(length, last))
+            force(descriptor)
         finally:
             os.close(descriptor)
         self._acknowledged = length
@@ -286,12 +286,12 @@ def _head(length: int, last: str) -> bytes:
     return fields.ljust(_HEAD_BYTES - 1).encode() + b"\n"
 
 
-def _write(descriptor: int, data: bytes) -> None:
+def write_all(descriptor: int, data: bytes) -> None:
     while data:
         data = data[os.write(descriptor, data) :]
 
 
-def _force(descriptor: int) -> None:
+def force(descriptor: int) -> None:
     """To the disk, and not into its cache only."""
     if sys.platform == "darwin":
         fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
