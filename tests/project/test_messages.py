@@ -112,7 +112,8 @@ solve = functools.partial(dpgep.solve, dpgep.pca(X, bound=1.0), mu=1.0)
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: dpgep.pca(X, bounds=1.0), "unexpected keyword argument 'bounds'"),
+        (lambda: dpgep.pca(X, bounds=1.0), "pca has no parameter .bounds.; did you mean .bound.?"),
+        (lambda: dpgep.pca(X, epsilon=1.0), "has no parameter .epsilon.; epsilon belongs to the run"),
         (lambda: dpgep.release(dpgep.pca(X), random_state=1), "unexpected keyword argument 'random_state'"),
         (lambda: solve(random_state=1), "seed belongs to the run"),
         (lambda: solve(n_jobs=2), "n_threads belongs to the run"),

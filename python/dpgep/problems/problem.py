@@ -5,13 +5,14 @@ from __future__ import annotations
 from abc import ABC
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import partial, wraps
 from inspect import signature
-from typing import TYPE_CHECKING, Any, NoReturn, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypedDict, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgep._checks import suggestion
 from dpgep.data.dataset import Dataset, InMemoryDataset, PreprocessedDataset
 from dpgep.data.distributed import DaskDataset, SparkDataset, dask_parts, read_again, read_chunks
 from dpgep.data.float_sums import FloatSums, GroupSums, RowProducts, StreamedProducts, cross_norms
@@ -399,8 +400,16 @@ def with_terms(build: _B) -> _B:
     own, of_all = (signature(each).parameters.values() for each in (build, moment_problem))
     parameters = [each for each in own if each.kind is not each.VAR_KEYWORD]
     parameters += [each for each in of_all if each.kind is each.KEYWORD_ONLY]
-    vars(build)["__signature__"] = signature(build).replace(parameters=parameters)
-    return build
+    names = [each.name for each in parameters]
+
+    @wraps(build)
+    def checked(*arguments: Any, **named: Any) -> MomentProblem:
+        for name in named.keys() - names:
+            raise TypeError(f"{build.__name__} has no parameter {name!r}{suggestion(name, names)}")
+        return build(*arguments, **named)
+
+    vars(checked)["__signature__"] = signature(build).replace(parameters=parameters)
+    return cast(_B, checked)
 
 
 @with_terms
