@@ -55,6 +55,7 @@ def run(page: Path, folder: Path, noise: str = "") -> list[Output]:
     outputs, printed = [], None
     with pytest.MonkeyPatch.context() as patch, noise_from(page.name + noise):
         patch.chdir(folder)
+        patch.setattr(tempfile, "tempdir", str(folder))  # a page leaves nothing behind
         patch.setattr("sys.argv", ["page.py"])
         for line, language, text in blocks(page):
             if language == "text":
