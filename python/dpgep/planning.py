@@ -15,6 +15,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dpgep import simulation
 from dpgep._checks import require_count, require_one_of, require_people, require_positive
 from dpgep.data.inputs import clipping_of
 from dpgep.methods.base import component_count
@@ -25,17 +26,7 @@ from dpgep.privacy.accounting import Accounting, epsilon_of, epsilon_of_rho, rho
 from dpgep.privacy.budget import Budget
 from dpgep.privacy.ledger import down, up
 from dpgep.serialization import Format, Target, save
-from dpgep.simulation import (
-    PlannedErrors,
-    Simulation,
-    correlation_of,
-    is_planned,
-    largest_eigenvalue,
-    model_named,
-    of_model,
-    shares_of,
-    spectrum_of,
-)
+from dpgep.simulation import PlannedErrors, Simulation
 
 __all__ = ["Plan", "plan"]
 
@@ -88,7 +79,7 @@ class Plan:
             raise ValueError(f"a plan is for two people or more, got n = {self.n!r}")
         if not (self.mu > 0 and self.bound > 0 and 0 < self.share <= 1):
             raise ValueError("mu, bound and share of a plan must be positive")
-        if not is_planned(self.model) or self._setting.model != self.model:
+        if not simulation.is_planned(self.model) or self._setting.model != self.model:
             raise ValueError("the setting of a plan is of another model")
         if self._epsilon is not None and self.mu != self._budget(self._epsilon).mu:
             raise ValueError(f"mu is {self.mu!r}, which is not that of epsilon = {self._epsilon!r} and the delta")
@@ -168,10 +159,10 @@ class Plan:
         if not len(rest) and self.model.traits.equal_eigenvalues:
             raise ValueError(f"all {k} eigenvalues were planned to lead: plan fewer components")
         next_one = float(rest[0]) if len(rest) else 0.0
-        most = largest_eigenvalue(self.model, setting.deviation) - next_one
+        most = simulation.largest_eigenvalue(self.model, setting.deviation) - next_one
 
         def spectrum(gap: float) -> Matrix:
-            return of_model(self.model, np.concatenate([[next_one + gap], np.full(k - 1, next_one), rest]))
+            return simulation.of_model(self.model, np.concatenate([[next_one + gap], np.full(k - 1, next_one), rest]))
 
         def error_at(gap: float) -> float:
             return replace(alike, spectrum=spectrum(gap), n_components=1).outcome(self.n, self.mu).population.span
@@ -344,15 +335,15 @@ def plan(
         raise ValueError(f"a plan is for two people or more, got n = {n!r}")
     require_positive("deviation", deviation)
     if isinstance(model, str):
-        model = model_named(model, d, spectrum, shares)
+        model = simulation.model_named(model, d, spectrum, shares)
     elif d is not None:
         raise ValueError("d belongs to a model that is given by name")
-    if not is_planned(model):
+    if not simulation.is_planned(model):
         raise TypeError(
             f"model must be a model of rows that plans know, such as dpgep.models.PcaModel(20, True), got "
             f"{type(model).__name__}"
         )
-    given = None if correlation is None else correlation_of(model, correlation)
+    given = None if correlation is None else simulation.correlation_of(model, correlation)
     if given is not None and model.traits.standardized:
         if (spectrum, eigengap) != (None, None):
             raise ValueError("give either a correlation matrix or its eigenvalues")
@@ -366,9 +357,9 @@ def plan(
         raise ValueError("ranges are in units of columns, which a plan does not know: plan without them")
     setting = Simulation(
         model=model,
-        spectrum=spectrum_of(model, spectrum, eigengap, float(deviation)),
+        spectrum=simulation.spectrum_of(model, spectrum, eigengap, float(deviation)),
         deviation=float(deviation),
-        shares=shares_of(model, shares),
+        shares=simulation.shares_of(model, shares),
         mean=float(mean),
         tails=float(tails),
         correlation=given,

@@ -124,32 +124,20 @@ class Simulation:
     """A population and a release of it, but for the number of people and the budget.
 
     People have rows ``means[group] + length * normal @ root``; groups differ in their means alone.
-
-    Attributes
-    ----------
-    model : one that `is_planned`.
-    spectrum : all eigenvalues that a component may have, descending.
-    deviation : of the rows in any direction without signal (of differences between groups: within them).
-    shares : (G,), of the groups; of everybody, where there are none.
-    mean : of every column, in units of ``deviation``.
-    tails : degrees of freedom of Student's law, which rows have about their means; infinite for normal rows.
-    correlation : (d, d), of the columns, within views and within groups; None: mixed at random, within views and groups
-        uncorrelated.
-    bound, adjacency, n_components : of the release.
-    nights : over which the people come, once each: the release is that of the last morning of `dpgep.Nights`.
     """
 
-    model: RowModel
-    spectrum: Matrix
-    deviation: float
-    shares: Matrix
-    mean: float = 0.0
-    tails: float = math.inf
+    model: RowModel  # one that `is_planned`
+    spectrum: Matrix  # all eigenvalues that a component may have, descending
+    deviation: float  # of the rows in any direction without signal (of differences between groups: within them)
+    shares: Matrix  # (G,), of the groups; of everybody, where there are none
+    mean: float = 0.0  # of every column, in units of `deviation`
+    tails: float = math.inf  # degrees of freedom of Student's law, which rows have about their means; normal rows
+    # (d, d), of the columns, within views and within groups; None: mixed at random, uncorrelated within these
     correlation: Matrix | None = None
     bound: float | AutoPreprocessing
     adjacency: Adjacency
     n_components: int
-    nights: int = 1
+    nights: int = 1  # over which the people come, once each: the release is that of the last morning of `dpgep.Nights`
 
     def __post_init__(self) -> None:
         require_positive("deviation", self.deviation)
@@ -230,15 +218,13 @@ class Simulation:
     @property
     def assumed(self) -> str:
         law = "normal" if math.isinf(self.tails) else f"Student's law with {self.tails:g} degrees of freedom"
+        columns = f"columns uncorrelated within {'views' if self.model.view_sizes else 'groups'}"
         if self.correlation is not None:
             columns = "columns correlated as given"
         elif self.model.traits.standardized:
             columns = "any columns with these eigenvalues"
         elif self.model.traits.b is None:
             columns = "columns mixed at random"
-        else:
-            within = "views" if self.model.view_sizes else "groups"
-            columns = f"columns uncorrelated within {within}"
         about = f"means of {self.mean:g} deviations" if self.mean else "about zero"
         return f"{law}, {about}; {columns}"
 
@@ -294,7 +280,7 @@ class Simulation:
         m, bound, model = min(n, self._n_drawn), self.bound, self.model
         if not isinstance(bound, AutoPreprocessing):
             large = self._large_draws
-            draws = large if m == self._n_drawn else self._draws(m, bound)
+            draws = large if m == self._n_drawn else self._draws(m)
             return [self._release(Preprocessing(bound), mu, draws, large)]
         found = []
         for first in range(0, self._n_draws, _DRAWS_PER_BOUND):
@@ -314,10 +300,7 @@ class Simulation:
         return found
 
     def _release(self, mapped: Preprocessing, mu: float, draws: list[_Draw], large: list[_Draw]) -> _Release:
-        """Clipped moments differ from whole ones, each of m people, by a bias b^2 and by v/m of chance in the mean.
-
-        Means over the draws differ by b^2 and a part of v/m.
-        """
+        """Clipped moments differ from whole ones by a bias b^2 and v/m of chance; means over draws by a part of v/m."""
         k, count = self.n_components, len(large)
         whole, mean = (mean_moments([each[part] for each in large]) for part in (1, 0))
 
@@ -335,11 +318,11 @@ class Simulation:
 
     @cached_property
     def _large_draws(self) -> list[_Draw]:
-        assert not isinstance(self.bound, AutoPreprocessing)
-        return self._draws(self._n_drawn, self.bound)
+        return self._draws(self._n_drawn)
 
-    def _draws(self, m: int, bound: float) -> list[_Draw]:
-        return [self._draw(self.people(number, m), bound) for number in range(self._n_draws)]
+    def _draws(self, m: int) -> list[_Draw]:
+        assert not isinstance(self.bound, AutoPreprocessing)
+        return [self._draw(self.people(number, m), self.bound) for number in range(self._n_draws)]
 
     def _draw(self, data: tuple[Any, ...], bound: float | Preprocessing) -> _Draw:
         rows = np.hstack(data[: len(self.model.views)])

@@ -18,12 +18,21 @@ from dpgep.privacy.noise import (
     MOST_ENTRIES,
     MOST_PARTIES,
     integer_noise,
-    log2_distance,
     share_noise,
 )
 
 LAYOUT = MomentLayout(5, 2, sums=True, counts=True)
 PRECISION = 45
+
+
+def log2_distance(least: int, honest: int, entries: int, largest: int = 1 << 56) -> float:
+    """Binary logarithm of a bound on the total variation between noise in shares and post-processing of real noise.
+
+    Of ``honest`` shares with scales from ``least`` to ``largest`` in each of this many entries (docs/masked.md, (3)).
+    """
+    norm = math.sqrt(honest) * largest
+    factor = entries * (1 + 0.65 * (honest + 1) * (honest + 1 + 2 * math.pi * norm * least))
+    return (math.log(factor) - (math.pi * least) ** 2 / 2) / math.log(2)
 
 
 def rounded_normal(scale: int, reach: int) -> dict[int, mpmath.mpf]:

@@ -329,7 +329,7 @@ def _differing_draws(first: Transcript, second: Transcript) -> list[str]:
         found.append(f"the draws: {second.draws.divergence}")
     elif second.draws.n_queries < first.draws.n_queries:
         found.append(f"the draws: {first.draws.n_queries}, and {second.draws.n_queries} in the second run")
-    rates = {rate for _, entry in first.payments for rate in _rates(entry.event)}
+    rates = {rate for _, entry in first.payments if entry.event is not None for _, rate, _ in answers_of(entry.event)}
     keys: list[Any] = []
     unpaid: list[float] = []
     for query in map(first.draws.query, range(first.draws.n_queries)):
@@ -377,17 +377,9 @@ def _shift(first: Transcript, second: Transcript, draws: range) -> tuple[int, Co
 
 def _claim(entry: LedgerEntry, steps: int) -> Cost:
     """mu^2 of an entry; of answers about samples, that of a person who is in all of them."""
-    return cost_of(entry.mu) if entry.mu is not None else steps**2 * Fraction(_of_everybody(entry.event))
-
-
-def _of_everybody(event: Any) -> float:
-    """mu^2 of Gaussian events, composed, of which no samples are taken."""
-    return math.fsum(number / noise**2 for noise, _, number in answers_of(event))
-
-
-def _rates(event: Any) -> list[float]:
-    """The rates of samples that were paid for; 1 of everybody."""
-    return [] if event is None else [float(rate) for _, rate, _ in answers_of(event)]
+    if entry.mu is not None:
+        return cost_of(entry.mu)
+    return steps**2 * Fraction(math.fsum(number / noise**2 for noise, _, number in answers_of(entry.event)))
 
 
 def _squared_shift(first: Any, second: Any) -> Cost:

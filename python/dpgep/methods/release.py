@@ -15,6 +15,7 @@ import numpy as np
 import scipy  # its sparse matrices are loaded when they are used
 from numpy.typing import NDArray
 
+from dpgep.methods import eigen
 from dpgep.methods.base import (
     Diagnostics,
     MethodResult,
@@ -25,19 +26,7 @@ from dpgep.methods.base import (
     support_of,
 )
 from dpgep.methods.clipping_bias import turn_by_clipping
-from dpgep.methods.eigen import (
-    Accuracy,
-    Eigensystem,
-    accuracy_given,
-    embedded,
-    expected_accuracy,
-    judged_components,
-    log_supports,
-    null_eigenvalue,
-    on_one_thread,
-    rows_needed,
-    solve_pair,
-)
+from dpgep.methods.eigen import Accuracy, Eigensystem
 from dpgep.methods.matrix_free import operator_release
 from dpgep.methods.ridge import Ridge, public_ridge, released_ridge
 from dpgep.methods.sparse import SparseFit, sparse_solution
@@ -188,8 +177,8 @@ def _embedded(result: MethodResult, features: NDArray[np.intp], d: int) -> Metho
     support = None if diagnostics.support is None else tuple(features[list(diagnostics.support)].tolist())
     return replace(
         result,
-        components=embedded(result.components, features, d),
-        mean=None if result.mean is None else embedded(result.mean[None, :], features, d)[0],
+        components=eigen.embedded(result.components, features, d),
+        mean=None if result.mean is None else eigen.embedded(result.mean[None, :], features, d)[0],
         diagnostics=replace(diagnostics, support=support),
         moments=None,
     )
@@ -204,7 +193,7 @@ def solve_released(
     if smaller is not None:
         return replace(_across(noisy, smaller, n_components, options), moments=moments)
     if standard is None:
-        with on_one_thread(noisy.model.n_features):
+        with eigen.on_one_thread(noisy.model.n_features):
             return replace(_solved(noisy, n_components, options), moments=moments)
     solved = _standardized(noisy, standard, n_components, options)
     return replace(solved, moments=moments if standard.scale.all() else None)
@@ -213,7 +202,7 @@ def solve_released(
 def _across(noisy: NoisyPencil, smaller: Reduced, n_components: int, options: PairOptions) -> MethodResult:
     """The solution in the coordinates that are orthogonal to directions without variance."""
     model = smaller.noisy.model
-    with on_one_thread(model.n_features):
+    with eigen.on_one_thread(model.n_features):
         solved = _solved(smaller.noisy, min(n_components, model.max_components), options)
     diagnostics = solved.diagnostics
     assert isinstance(diagnostics, ReleaseDiagnostics)
@@ -245,7 +234,7 @@ def _standardized(
     of_served = noisy
     if len(served) < d:
         of_served = replace(noisy, model=model.restricted(served), released=noisy.released.restricted(served))
-    with on_one_thread(len(served)):
+    with eigen.on_one_thread(len(served)):
         solved = _solved(of_served, k, options)
     if len(served) < d:
         solved = _embedded(solved, served, d)
@@ -295,13 +284,13 @@ def _solved(noisy: NoisyPencil, n_components: int, options: PairOptions) -> Meth
     pair = noisy.pair()
     if options.sparsity is None:
         fit = None
-        system = solve_pair(
+        system = eigen.solve_pair(
             pair.a,
             pair.b,
             regularization=xi,
             rounding=pair.rounding,
             fallback=fallback,
-            n_vectors=rows_needed(n_components, len(pair.a)) if noisy.isotropic else None,
+            n_vectors=eigen.rows_needed(n_components, len(pair.a)) if noisy.isotropic else None,
             low_rank=pair.low_rank,
         )
         k = min(n_components, len(system.values))
@@ -369,7 +358,7 @@ def _on_support(pair: MatrixPencil, support: tuple[int, ...], ridge: float, fall
     features = list(support)
     corner = np.ix_(features, features)
     b = None if pair.b is None else pair.b[corner]
-    small = solve_pair(pair.a[corner], b, regularization=ridge, rounding=pair.rounding, fallback=fallback)
+    small = eigen.solve_pair(pair.a[corner], b, regularization=ridge, rounding=pair.rounding, fallback=fallback)
     vectors = np.zeros((len(pair.a), small.vectors.shape[1]))
     vectors[features] = small.vectors
     return Eigensystem(small.values, vectors, small.regularization)
@@ -388,10 +377,10 @@ def _diagnose(
     if fit is not None and fit.significant is not None:
         lost = tuple(not significant for significant in fit.significant)
     else:
-        log_searched = 0.0 if support is None else log_supports(d, len(support))
-        lost, edges = judged_components(noisy, system, k, log_searched)
+        log_searched = 0.0 if support is None else eigen.log_supports(d, len(support))
+        lost, edges = eigen.judged_components(noisy, system, k, log_searched)
     if ridge is not None:
-        accuracy = accuracy_given(ridge.error, ridge.subspace_error, lost, rank)
+        accuracy = eigen.accuracy_given(ridge.error, ridge.subspace_error, lost, rank)
     else:
         accuracy = _perturbed(noisy, pair, system, lost, rank if fit is None else d)
     if fit is not None:
@@ -414,11 +403,11 @@ def _perturbed(
     noisy: NoisyPencil, pair: MatrixPencil, system: Eigensystem, lost: tuple[bool, ...], dimensions: int
 ) -> Accuracy:
     """Accuracy by the noise in the eigenbasis of the released pair; nothing there is biased but by the noise."""
-    p = rows_needed(len(lost), len(system.values))
+    p = eigen.rows_needed(len(lost), len(system.values))
     variances = partial(_variances, noisy, pair.noise_level, system, p)
     if len(pair.a) > MOST_FEATURES:  # they are found now, so that no d x d matrix is kept for them
-        return Accuracy.deferred(partial(expected_accuracy, system.values, variances(), lost, dimensions), lost)
-    return Accuracy.deferred(lambda: expected_accuracy(system.values, variances(), lost, dimensions), lost)
+        return Accuracy.deferred(partial(eigen.expected_accuracy, system.values, variances(), lost, dimensions), lost)
+    return Accuracy.deferred(lambda: eigen.expected_accuracy(system.values, variances(), lost, dimensions), lost)
 
 
 def _variances(noisy: NoisyPencil, noise_level: float, system: Eigensystem, p: int) -> Matrix:
@@ -444,7 +433,7 @@ def _misplaced(noisy: NoisyPencil, pair: MatrixPencil, system: Eigensystem, fit:
     d, features = len(pair.a), list(support_of(fit.vectors))
     coordinates = scipy.sparse.eye_array(d, format="csc")[:, features]
     others = system.values[len(fit.eigenvalues) :]
-    centre = null_eigenvalue(noisy.model, others) if len(others) else 0.0
+    centre = eigen.null_eigenvalue(noisy.model, others) if len(others) else 0.0
     diagonal = 1.0 if pair.b is None else np.maximum(np.diagonal(pair.b)[features] + system.regularization, 1e-300)
     deviations = np.sqrt(noisy.error_variances(coordinates, fit.vectors.T, fit.eigenvalues)) / diagonal
     heights = np.abs(fit.eigenvalues - centre)[:, None]

@@ -100,20 +100,16 @@ def estimated_errors(noisy: NoisyPencil, n_components: int, regularizations: Seq
     xis = np.asarray(regularizations, dtype=np.float64)
     pair = truth.pair()
     k = min(n_components, len(pair.a))
-    root = _root(pair.b, len(pair.a))
+    root = np.eye(len(pair.a)) if pair.b is None else np.asarray(scipy.linalg.cholesky(pair.b, check_finite=False))
     right = _solutions(pair, k, np.zeros(1), root)
     draws = min(max(_DRAWN_FEATURES // len(pair.a), FEWEST_DRAWS), MOST_DRAWS)
     errors = squared_sines(right, _solutions(truth.noisy_pair(generator, draws), k, xis, root)).mean(axis=0)
     return [Ridge(float(xi), error[1:], float(error[0])) for xi, error in zip(xis, errors, strict=True)]
 
 
-def _root(b: Matrix | None, d: int) -> Matrix:
-    """R with R^T R = B: the norm of B is the Euclidean one after R."""
-    return np.eye(d) if b is None else np.asarray(scipy.linalg.cholesky(b, check_finite=False))
-
-
 def _solutions(pair: MatrixPencil, k: int, regularizations: Matrix, root: Matrix) -> Matrix:
-    """R V (..., m, d, K) with unit columns, V the leading solutions of A v = lambda (B_+ + xi I) v for each of m xi.
+    """R V (..., m, d, K) with unit columns, V the leading solutions of A v = lambda (B_+ + xi I) v for each of m xi, R
+    the ``root`` with R^T R = B of the truth.
 
     One eigendecomposition of each B serves all. A column is zero where B_+ + xi I has rank below K.
     """

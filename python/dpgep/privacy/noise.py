@@ -41,10 +41,10 @@ MOMENT_BLOCKS = frozenset({SECOND, SUMS, COUNTS, TOTAL, RECORD})
 # Rounding of the dozen operations below, in the direction of more noise.
 _ROUND_UP = 1 + 2.0**-48
 
-# The limits of the theorem on noise in shares; `log2_distance` is below -466000 within them. Entries: their masks,
-# 16 bytes each, are all that ChaCha20 has for one key (RFC 8439: 2^32 blocks of 64 bytes).
+# The limits of the theorem on noise in shares: within them the distance of docs/masked.md, (3), is below 2^-466000
+# (tests/privacy/test_shares.py). Entries: their masks, 16 bytes each, are all that ChaCha20 has for one key (RFC 8439:
+# 2^32 blocks of 64 bytes).
 LEAST_SCALE, MOST_PARTIES, MOST_ENTRIES = 1 << 8, 1 << 16, 1 << 34
-_LARGEST_SCALE = 1 << 56
 LEAST_MU, LARGEST_MU = 2.0**-20, 32.0
 # Noise is drawn for a mu that is smaller by this part than the mu that is paid.
 _MARGIN = 2.0**-40
@@ -299,16 +299,6 @@ def share_noise(
             "smaller budget"
         )
     return share
-
-
-def log2_distance(least: int, honest: int, entries: int, largest: int = _LARGEST_SCALE) -> float:
-    """Binary logarithm of a bound on the total variation between noise in shares and post-processing of real noise.
-
-    Of ``honest`` shares with scales from ``least`` to ``largest`` in each of this many entries (docs/masked.md, (3)).
-    """
-    norm = math.sqrt(honest) * largest
-    factor = entries * (1 + 0.65 * (honest + 1) * (honest + 1 + 2 * math.pi * norm * least))
-    return (math.log(factor) - (math.pi * least) ** 2 / 2) / math.log(2)
 
 
 def root_of_part(scale: int, parts: int) -> int:

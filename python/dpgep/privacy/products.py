@@ -28,6 +28,7 @@ from dpgep.data.rows import Batch, group_counts
 from dpgep.models.model import Matrix
 from dpgep.models.moments import NO_NOISE, MomentLayout, MomentNoise, ReleasedGroups
 from dpgep.models.row_model import PencilPart, pencil_of
+from dpgep.privacy import rounding
 from dpgep.privacy.accounting import SampledMechanism, calibrate_sampled
 from dpgep.privacy.curator import matrix_blocks, normalized_groups, prepare_matrices, row_bound
 from dpgep.privacy.ledger import Charge, LedgerEntry, NoiseBlock, equal_parts, split_budget
@@ -44,19 +45,7 @@ from dpgep.privacy.noise import (
     noisy_groups,
     require_cost,
 )
-from dpgep.privacy.rounding import (
-    MOST_ROWS,
-    Allowance,
-    covering_multiplier,
-    error_by_person,
-    iid_allowance,
-    iid_matrix_allowance,
-    matrix_allowance,
-    moments_allowance,
-    most_people,
-    product_error,
-    sampled_product_error,
-)
+from dpgep.privacy.rounding import Allowance
 from dpgep.problems.problem import MatrixProblem, MomentProblem, Problem, rows_of
 
 NoiseKind = Literal["fresh", "lazy"]
@@ -210,8 +199,8 @@ def _each_product(blocks: tuple[NoiseBlock, ...], mu_each: float, n_products: in
 
 def _matrix_allowance(mu: float, *, noise: ProductNoise, d: int) -> tuple[Allowance, float]:
     if noise.shape == "iid":
-        return iid_matrix_allowance(mu, d)
-    return matrix_allowance(mu, d, _directions(noise, d))
+        return rounding.iid_matrix_allowance(mu, d)
+    return rounding.matrix_allowance(mu, d, _directions(noise, d))
 
 
 def _directions(noise: ProductNoise, d: int) -> int:
@@ -245,7 +234,7 @@ def _noisy_groups(
         exact = GridSums(layout, bits)
         exact.n, exact.counts = rows.n, group_counts(rows.n, None, layout.n_groups)
     # of people, where they have weights, too, which are secret
-    n = most_people(problem.facts, problem.dataset.people.n or 0)
+    n = rounding.most_people(problem.facts, problem.dataset.people.n or 0)
     allowance = _allowance(problem, noise, n, bits)
     deviations = _deviations(problem, mu, noise, allowance)
     unit = bits + weight_bits
@@ -261,9 +250,9 @@ def _allowance(problem: MomentProblem, noise: ProductNoise, n: int, bits: int) -
     """What rounding adds to the cost of an answer, or of all answers under lazy noise, on at most n people."""
     layout, adjacency, d = problem.layout, problem.facts.adjacency, problem.layout.n_features
     if noise.kind == "lazy":
-        return moments_allowance(calibrate_moments(1.0, layout, adjacency), n, d, _directions(noise, d), bits)
+        return rounding.moments_allowance(calibrate_moments(1.0, layout, adjacency), n, d, _directions(noise, d), bits)
     base = calibrate_moments(1.0, _second_alone(layout), adjacency)
-    return iid_allowance(base, n, d) if noise.shape == "iid" else moments_allowance(base, n, d, d)
+    return rounding.iid_allowance(base, n, d) if noise.shape == "iid" else rounding.moments_allowance(base, n, d, d)
 
 
 def _deviations(problem: MomentProblem, mu: float, noise: ProductNoise, allowance: Allowance) -> MomentNoise:
@@ -394,10 +383,10 @@ def _by_person(factors: Matrix, batch: Batch) -> tuple[Matrix, Numbers | None, N
     if batch.persons is None:
         return factors, None, None
     assert batch.weights is not None
-    if len(factors) > MOST_ROWS:
+    if len(factors) > rounding.MOST_ROWS:
         raise ValueError(
-            f"there are more than {MOST_ROWS} rows, the limit for samples of people who have any number of them, and "
-            'all that becomes known about it: use method="release"; nothing was released'
+            f"there are more than {rounding.MOST_ROWS} rows, the limit for samples of people who have any number of "
+            'them, and all that becomes known about it: use method="release"; nothing was released'
         )
     shares = np.nextafter(np.sqrt(np.ldexp(batch.weights.astype(np.float64), -WEIGHT_BITS)), 0.0)
     _, firsts, persons = np.unique(batch.persons, return_index=True, return_inverse=True)
@@ -409,14 +398,14 @@ def _by_person(factors: Matrix, batch: Batch) -> tuple[Matrix, Numbers | None, N
 
 def _covering(mechanism: SampledMechanism, problem: MomentProblem, n: int) -> tuple[float, float]:
     """Noise of full and sampled answers: the multipliers, enlarged for the rounding of the sums."""
-    most, d = most_people(problem.facts, n), problem.model.n_features
+    most, d = rounding.most_people(problem.facts, n), problem.model.n_features
     full, sampled = mechanism.noise_full, mechanism.noise_sampled
-    errors = product_error(most, d, d), sampled_product_error(most, d)
+    errors = rounding.product_error(most, d, d), rounding.sampled_product_error(most, d)
     if problem.facts.several_rows:
-        errors = (error_by_person(most, d),) * 2
+        errors = (rounding.error_by_person(most, d),) * 2
     return (
-        covering_multiplier(full, errors[0], d) if full else 0.0,
-        covering_multiplier(sampled, errors[1], d) if sampled else 0.0,
+        rounding.covering_multiplier(full, errors[0], d) if full else 0.0,
+        rounding.covering_multiplier(sampled, errors[1], d) if sampled else 0.0,
     )
 
 

@@ -268,11 +268,8 @@ def _score_deviation(curator: Curator, screen: Screen) -> Matrix:
 
 
 def _mean_square(energy: Matrix, features: NDArray[np.intp]) -> float:
-    """Mean squared norm of the rows restricted to the features, from noisy values that chose them.
-
-    Most of what was chosen was chosen by its noise: it counts as the average feature, plus what it has above the least
-    value chosen.
-    """
+    """Mean squared norm of the rows restricted to the features, from noisy values that chose them."""
+    # what its noise has chosen counts as the average feature, plus what it has above the least value chosen
     chosen = energy[features]
     return len(chosen) * max(float(energy.mean()), 0.0) + float((chosen - chosen.min()).sum())
 
