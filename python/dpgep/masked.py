@@ -347,9 +347,9 @@ def release(terms: Terms, keys: Mapping[str, bytes], messages: Mapping[str, byte
         seeded=False,
         public=public_inputs(terms.model, facts.n, {}, facts),
     )
-    moments = Release(terms.model, report, noisy, frozenset([digest]), terms.no_people.preprocessing)
-    warn_of_delta(budget, facts.n, moments)
-    return moments
+    found = Release(terms.model, report, noisy, frozenset([digest]), terms.no_people.preprocessing)
+    warn_of_delta(budget, facts.n, found)
+    return found
 
 
 def new_identity() -> tuple[bytes, bytes]:
@@ -459,14 +459,8 @@ def _primitives(name: str) -> Any:
 
 def _sizes(terms: Terms) -> tuple[int, int, int, int]:
     """Numbers of entries: of the second moment's triangle, sums, counts, and, where it is public, n."""
-    layout = terms.layout
-    d, groups = layout.n_features, layout.n_groups
-    return (
-        layout.n_matrices * d * (d + 1) // 2,
-        d * groups * layout.sums,
-        groups * layout.counts,
-        _opens_n(terms),
-    )
+    layout, d, groups = terms.layout, terms.layout.n_features, terms.layout.n_groups
+    return layout.n_matrices * d * (d + 1) // 2, d * groups * layout.sums, groups * layout.counts, _opens_n(terms)
 
 
 def _opens_n(terms: Terms) -> bool:

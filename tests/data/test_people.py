@@ -437,8 +437,8 @@ def test_a_person_adds_to_samples_what_one_row_may(form: Callable[[Any], Any]) -
 def test_samples_are_of_people_not_of_rows() -> None:
     """Each has 20 rows, all alike: a sample adds up to the number of its people, whole."""
     problem = dpgep.pca(np.tile([1.0, 0.0], (1000, 1)), person=np.arange(1000) % 50, center=False, bound=1.0)
-    asked = SampledMechanism(0.2, n_sampled=40, n_full=0)
-    given = noisy_products.sampled_products(problem, asked, math.inf, 0.0, 0.0, noise_stream(), lambda entry: None)
+    asked = noisy_products.Samples(SampledMechanism(0.2, n_sampled=40, n_full=0), (math.inf, 0.0), 0.0)
+    given = asked.answer(problem, math.inf, noise_stream(), lambda entry: None)
     sizes = [given.products.ascend(np.eye(1, 2), np.zeros(1))[1].item() * 0.2 * 50 for _ in range(40)]
     np.testing.assert_allclose(sizes, np.round(sizes), rtol=0, atol=1e-9)
     assert len(set(np.round(sizes))) > 3  # of Bin(50, 0.2), fewer with a probability below 1e-20

@@ -166,7 +166,7 @@ def resumed(curator: Curator, warm: WarmStart) -> MethodResult | None:
 def _correlations(curator: Curator, n_components: int, options: ClippedPowerOptions) -> MethodResult:
     model, d = curator.model, curator.model.n_features
     share = _MEAN_SHARE * model.traits.shift_free
-    ascent = ResidualAscent(
+    found = ResidualAscent(
         curator,
         _polar(first_block(curator, n_components, options.init), model.views),
         n_iterations=options.n_iterations,
@@ -175,7 +175,7 @@ def _correlations(curator: Curator, n_components: int, options: ClippedPowerOpti
         share=1 - share,
     )
     mean = curator.answer(Mean(), share) if share else None
-    found = ascent.run(None if mean is None else mean.values)
+    found.run(None if mean is None else mean.values)
     level = found.deviation * math.sqrt(2 * d / max(1, options.n_iterations // 2)) / found.kept
     sizes, few = np.ones(n_components), found.n_coordinates
     accuracy = quotient_accuracy(found.values, sizes, noise_level=level, n_features=d)
@@ -187,7 +187,7 @@ def _correlations(curator: Curator, n_components: int, options: ClippedPowerOpti
         noise_level=level,
         accuracy=accuracy.worsened(np.maximum(found.moved - accuracy.errors, 0.0)).without(among_few.lost),
         n_iterations=options.n_iterations,
-        thresholds=found.thresholds,
+        thresholds=tuple(found.thresholds),
         kept=found.kept,
     )
     return method_result(model, None if mean is None else _groups(mean), found.vectors, found.values, diagnostics, ())

@@ -13,7 +13,6 @@ paper.) So steps have the best lengths whatever the condition of B, and noise in
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 import scipy  # its special functions are loaded when they are used
@@ -43,20 +42,6 @@ _RECENT = 3
 _LEAST_RESIDUAL = 1e-4
 
 
-@dataclass(frozen=True, eq=False)
-class Ascent:
-    """The result of an ascent."""
-
-    vectors: Matrix  # (K, d)
-    values: Matrix  # (K,), descending
-    thresholds: Thresholds  # C of both views, step by step
-    deviation: float  # of the noise of one answer, as if it were that of a released matrix and B the identity
-    kept: float  # share of the people whose residuals were not clipped
-    moved: Matrix  # (K,), squared sines by which the last steps turned the vectors, in the norm of B
-    n_coordinates: int  # of the last second moment
-    coordinate_noise: float  # there, the deviation of the noise in an entry over the least variance
-
-
 class ResidualAscent:
     """K canonical pairs from ``start`` (K, d), orthonormal in each view, for ``share`` of mu^2.
 
@@ -83,55 +68,52 @@ class ResidualAscent:
         self._each_look = share * _LOOKS_SHARE / (2 * len(self._look_at))
         self._each_ritz = share * _RITZ_SHARE / (n_iterations - self._power + 1)
         require_affordable(curator, min(self._each, self._each_ritz))
-        self._vectors, self._values, self._change = start, np.zeros(len(start)), start[:0]
+        self.vectors, self.values, self._change = start, np.zeros(len(start)), start[:0]  # values descend
         self._moves: list[Matrix] = []
         # of each view: deviation of a product with a unit vector, in bounds; C over the size of a residual
         self._sizes, self._ratios = np.ones(2), np.ones(2)
-        self._thresholds: list[float] = []
-        self._deviation, self._kept = 0.0, 1.0
-        self._n_coordinates, self._coordinate_noise = 0, 0.0
+        self.thresholds: list[float] = []  # C of both views, step by step
+        self.deviation = 0.0  # of the noise of one answer, as if it were that of a released matrix and B the identity
+        self.kept = 1.0  # share of the people whose residuals were not clipped
+        self.n_coordinates = 0  # of the last second moment
+        self.coordinate_noise = 0.0  # there, the deviation of the noise in an entry over the least variance
 
-    def run(self, location: Matrix | None) -> Ascent:
+    def run(self, location: Matrix | None) -> None:
         """All steps; the mean of the rows is ``location``, None for 0."""
         self._location = location
         x, y = self._curator.model.views
         for step in range(self._power):
             answer = self._gradient(step)
-            first = self._vectors[:, x] if step == 0 else polar(answer[:, x])  # the first view decides on signs
-            self._vectors = np.hstack([first, polar(answer[:, y])])
+            first = self.vectors[:, x] if step == 0 else polar(answer[:, x])  # the first view decides on signs
+            self.vectors = np.hstack([first, polar(answer[:, y])])
         # the last one takes all that is left: shares that are rounded may be a bit more than there is
         shares = [self._each_ritz] * (self._steps - self._power) + [None]
-        self._solve_within(self._vectors, shares[0])
+        self._solve_within(self.vectors, shares[0])
         for step, share in zip(range(self._power, self._steps), shares[1:], strict=True):
-            self._solve_within(np.vstack([self._vectors, self._gradient(step), self._change]), share)
-        return Ascent(
-            vectors=self._vectors,
-            values=self._values,
-            thresholds=tuple(self._thresholds),
-            deviation=self._deviation,
-            kept=self._kept,
-            moved=np.minimum(np.sum(self._moves[-_RECENT:], axis=0), 1.0),
-            n_coordinates=self._n_coordinates,
-            coordinate_noise=self._coordinate_noise,
-        )
+            self._solve_within(np.vstack([self.vectors, self._gradient(step), self._change]), share)
+
+    @property
+    def moved(self) -> Matrix:
+        """(K,), squared sines by which the last steps turned the vectors, in the norm of B."""
+        return np.asarray(np.minimum(np.sum(self._moves[-_RECENT:], axis=0), 1.0))
 
     def _gradient(self, step: int) -> Matrix:
         """(K, d), the gradient for the vectors as they are, clipped and noisy."""
         x, y = self._curator.model.views
-        by_first, by_second = self._vectors.copy(), self._vectors.copy()
-        by_first[:, y] *= -self._values[:, None]
-        by_second[:, x] *= -self._values[:, None]
+        by_first, by_second = self.vectors.copy(), self.vectors.copy()
+        by_first[:, y] *= -self.values[:, None]
+        by_second[:, x] *= -self.values[:, None]
         directions = np.vstack([by_first, by_second])
         length = float(np.linalg.norm(directions, 2)) * (1 + 2.0**-40)
         directions /= length
-        size = math.sqrt(float(np.maximum(1 - self._values**2, _LEAST_RESIDUAL).sum())) / length
+        size = math.sqrt(float(np.maximum(1 - self.values**2, _LEAST_RESIDUAL).sum())) / length
         if step in self._look_at and not self._curator.noiseless:
             self._look(np.split(directions, 2), size, step)
         thresholds = self._thresholds_now(size)
         asked = Asked(directions, self._location)
         answer = self._curator.answer(ClippedMean(asked, thresholds), self._each, f"step {step + 1}")
-        self._thresholds.extend(thresholds)
-        self._deviation = length * self._against_scores(answer.deviation, thresholds, step)
+        self.thresholds.extend(thresholds)
+        self.deviation = length * self._against_scores(answer.deviation, thresholds, step)
         return answer.values * length
 
     def _look(self, halves: list[Matrix], size: float, step: int) -> None:
@@ -142,9 +124,9 @@ class ResidualAscent:
         quantiles = np.array([norm_quantile(each, self._quantile) for each in norms])
         self._ratios = quantiles / size
         if step == 0:  # their median is known of normal products
-            median = math.sqrt(2 * float(scipy.special.gammaincinv(len(self._values) / 2, 0.5)))
+            median = math.sqrt(2 * float(scipy.special.gammaincinv(len(self.values) / 2, 0.5)))
             self._sizes = np.array([norm_quantile(each, 0.5) for each in norms]) / median
-        self._kept = min(share_below(each, c) for each, c in zip(norms, self._thresholds_now(size), strict=True))
+        self.kept = min(share_below(each, c) for each, c in zip(norms, self._thresholds_now(size), strict=True))
 
     def _thresholds_now(self, size: float) -> Thresholds:
         if self._curator.noiseless:
@@ -166,7 +148,7 @@ class ResidualAscent:
 
     def _solve_within(self, rows: Matrix, share: float | None) -> None:
         """The leading pairs within the span of ``rows`` (m, d) in each view; the first K are the pairs so far."""
-        views, k = self._curator.model.views, len(self._values)
+        views, k = self._curator.model.views, len(self.values)
         bases, coordinates = zip(*(np.linalg.qr(rows[:, view].T) for view in views), strict=True)
         width, n_coordinates = bases[0].shape[1], sum(basis.shape[1] for basis in bases)
         halves = (slice(0, width), slice(width, n_coordinates))  # a view has no more of them than columns
@@ -180,16 +162,16 @@ class ResidualAscent:
         asked = Asked(directions, self._location)
         moment = self._curator.answer(ClippedMoment(asked, (threshold,)), share, "few coordinates")
         joint = _raised(moment.values, moment.deviation)
-        self._n_coordinates = n_coordinates
-        self._coordinate_noise = moment.deviation / float(np.diag(joint).min())
+        self.n_coordinates = n_coordinates
+        self.coordinate_noise = moment.deviation / float(np.diag(joint).min())
         roots = [np.asarray(np.linalg.cholesky(joint[half, half]), dtype=np.float64) for half in halves]
-        self._values, whitened = _leading_pairs(joint[halves[0], halves[1]], roots, k)
-        old, parts, moves = self._vectors, [], []
+        self.values, whitened = _leading_pairs(joint[halves[0], halves[1]], roots, k)
+        old, parts, moves = self.vectors, [], []
         for half, view, root, pair, before in zip(halves, views, roots, whitened, coordinates, strict=True):
             moves.append(_squared_sines(pair, root.T @ before[:, :k]))
             parts.append(scipy.linalg.solve_triangular(root, pair, lower=True, trans="T").T @ directions[half, view])
         self._moves.append(np.mean(moves, axis=0))
-        self._vectors = np.hstack(parts)
+        self.vectors = np.hstack(parts)
         self._change = np.hstack([_across(part, old[:, view]) for part, view in zip(parts, views, strict=True)])
 
 

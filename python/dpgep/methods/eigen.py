@@ -66,14 +66,11 @@ _DENSE = 128
 
 @dataclass(frozen=True, eq=False)
 class Eigensystem:
-    """values (r,), descending; vectors (d, r) with V^T (B_+ + xi I) V = I; r = rank of B_+ + xi I; xi as used.
+    """Solutions of A v = lambda (B_+ + xi I) v."""
 
-    For B = I there may be fewer vectors than values: those of the leading.
-    """
-
-    values: Matrix
-    vectors: Matrix
-    regularization: float
+    values: Matrix  # (r,), descending; r = rank of B_+ + xi I
+    vectors: Matrix  # (d, r) with V^T (B_+ + xi I) V = I; for B = I there may be fewer: those of the leading values
+    regularization: float  # xi as used
 
 
 def solve_pair(

@@ -146,13 +146,9 @@ def _tails_warning(preprocessing: Preprocessing, d: int) -> Iterator[str]:
 
 
 def local_gaussian(curator: Curator, n_components: int, options: PairOptions) -> MethodResult:
-    """K leading eigenvectors of the mean of n local reports x x^T + Z.
+    """K leading eigenvectors of the mean of n local reports, drawn at once: Wang and Xu (2020), Algorithm 1.
 
-    n independent GOE(s) matrices sum to one GOE(s sqrt(n)): the mean of the reports has the law of the second moment
-    plus GOE(s/sqrt(n)), s = sqrt(2) R^2/mu. So a choice between the local and the central model needs no clients. The
-    ledger is charged mu, what each person would spend.
-
-    Source: Wang and Xu (2020), Algorithm 1; docs/local.md.
+    So a choice between the local and the central model needs no clients. The ledger is charged what each would spend.
     """
     return solve_released(curator.model.noisy(curator.answer(LocalReports())), n_components, options)
 

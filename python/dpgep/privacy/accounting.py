@@ -73,8 +73,8 @@ def delta_of(epsilon: float, mu: float) -> float:
     >>> round(delta_of(1.0, 1.0), 6)
     0.126937
     """
-    _check_epsilon(epsilon)
-    _check_mu(mu)
+    _check_size("epsilon", epsilon)
+    _check_size("mu", mu)
     if math.isinf(mu):
         return 0.0 if math.isinf(epsilon) else 1.0
     if math.isinf(epsilon) or mu == 0:
@@ -88,7 +88,7 @@ def mu_of(epsilon: float, delta: float) -> float:
 
     Raises ValueError unless epsilon > 0 and 0 < delta < 1; epsilon = inf gives inf.
     """
-    _check_epsilon(epsilon)
+    _check_size("epsilon", epsilon)
     if math.isinf(epsilon):
         return math.inf
     _check_delta(delta)
@@ -103,7 +103,7 @@ def mu_of(epsilon: float, delta: float) -> float:
 
 def epsilon_of(mu: float, delta: float) -> float:
     """Smallest epsilon >= 0 (rounded up) with delta_of(epsilon, mu) <= delta."""
-    _check_mu(mu)
+    _check_size("mu", mu)
     _check_delta(delta)
     if math.isinf(mu):
         return math.inf
@@ -122,7 +122,7 @@ def rho_of(epsilon: float, delta: float) -> float:
 
     Looser than `mu_of` at every epsilon; offered as `accounting="zcdp"` to compare with the papers at equal rho.
     """
-    _check_epsilon(epsilon)
+    _check_size("epsilon", epsilon)
     if math.isinf(epsilon):
         return math.inf
     _check_delta(delta)
@@ -132,7 +132,7 @@ def rho_of(epsilon: float, delta: float) -> float:
 
 def epsilon_of_rho(rho: float, delta: float) -> float:
     """The papers' conversion, epsilon = rho + 2 sqrt(rho log(1/delta)), rounded up."""
-    _check_mu(rho, name="rho")
+    _check_size("rho", rho)
     _check_delta(delta)
     return (rho + 2 * math.sqrt(rho * -math.log(delta))) * (1 + 16 * _UNIT)
 
@@ -196,19 +196,14 @@ def _retreat(value: float, unit: float, holds: Callable[[float], bool]) -> float
     return candidate
 
 
-def _check_epsilon(epsilon: float) -> None:
-    if not epsilon >= 0:
-        raise ValueError(f"epsilon must be a non-negative number, got {epsilon!r}")
-
-
 def _check_delta(delta: float) -> None:
     if not 0 < delta < 1:
         raise ValueError(f"delta must lie strictly between 0 and 1, got {delta!r}")
 
 
-def _check_mu(mu: float, name: str = "mu") -> None:
-    if not mu >= 0:
-        raise ValueError(f"{name} must be a non-negative number, got {mu!r}")
+def _check_size(name: str, value: float) -> None:
+    if not value >= 0:
+        raise ValueError(f"{name} must be a non-negative number, got {value!r}")
 
 
 @dataclass(frozen=True)

@@ -220,10 +220,9 @@ class FeatureRelease:
 
 @dataclass(frozen=True)
 class LocalReports:
-    """The mean of local reports x x^T + Z of all n people, in one draw.
+    """The mean of local reports x x^T + Z of all n people, in one draw: n independent GOE(s) sum to a GOE(s sqrt(n)).
 
-    n independent GOE(s) sum to a GOE(s sqrt(n)): each person spends mu on a report, as if a curator had spent
-    mu/sqrt(n). For problems whose moments are x x^T alone, with public n.
+    Each person spends mu on a report, as if a curator had spent mu/sqrt(n).
     """
 
     def answer(self, problem: Summable, mu: float, stream: core.NoiseStream, charge: Charge) -> ReleasedMoments:

@@ -79,10 +79,7 @@ def add_symmetric_grid_noise(matrix: Matrix, deviation: float, stream: core.Nois
 
 
 def noisy_squares(sums: GridSums, scale: int, stream: core.NoiseStream) -> Matrix:
-    """(d,), exact sums of squares of each feature in the unit ball, plus noise of deviation scale 4^-bits.
-
-    ``scale`` has the weight of a person, as the sums have.
-    """
+    """(d,), exact sums of squares in the unit ball plus noise of deviation scale 4^-bits, both of a person's weight."""
     high, low = (part.copy() for part in sums.squares())
     # carried to 0 <= low < 2^20, the two parts are unique: even the rounding of their sum follows from the released
     # integer
@@ -92,10 +89,7 @@ def noisy_squares(sums: GridSums, scale: int, stream: core.NoiseStream) -> Matri
 
 
 def noisy_groups(exact: GridSums, of_sums: int, of_counts: int, stream: core.NoiseStream) -> tuple[Matrix, Matrix]:
-    """Exact sums and counts per group plus noise of deviations of_sums 2^-bits and of_counts 2^-bits.
-
-    Both have the weight of a person, as the sums have.
-    """
+    """Exact sums and counts per group plus noise of these deviations times 2^-bits, all of the weight of a person."""
     sums, counts, unit = exact.sums.copy(), exact.counts << exact.bits, -exact.bits - exact.weight_bits
     core.add_exact_noise(sums, of_sums, stream, thread_count())
     core.add_exact_noise(counts, of_counts, stream, thread_count())
@@ -129,10 +123,7 @@ def moment_mu(noise: MomentNoise, layout: MomentLayout, adjacency: Adjacency) ->
 
 
 def mu_of_blocks(blocks: Sequence[NoiseBlock], adjacency: Adjacency) -> float:
-    """What the blocks of a moment matrix in a ledger cost, rounded up; other blocks, of unknown cost, are left out.
-
-    The names must differ.
-    """
+    """What the blocks of a moment matrix in a ledger cost, rounded up; of different names, others are left out."""
     found = {SECOND if block.name == RECORD else block.name: block.deviation for block in blocks}
     is_total = TOTAL in found
     noise = MomentNoise(*(found.get(name, math.inf) for name in (SECOND, SUMS, TOTAL if is_total else COUNTS)))
@@ -275,13 +266,9 @@ def share_noise(
 ) -> IntegerNoise:
     """The scales of one share: ``honest`` of them together, without the others, cost at most ``mu``.
 
-    A sum of rounded normal deviates is no rounded normal deviate. But its law is, within a total variation that falls
-    as exp(-pi^2 a^2/2) in the least scale a, that of integer sums plus a normal deviate and an independent one,
-    rounded: of post-processing of a Gaussian mechanism (docs/masked.md, section 3). With a >= 2^8 the distance is
-    below any number that a double can hold, and a margin of mu makes room for it: every (epsilon, delta) that is
-    stated holds as it stands.
-
-    No noise for mu = inf. Raises ValueError beyond the limits of the theorem.
+    Its sum of rounded deviates has, within less than a double can hold, the law of post-processing of a Gaussian
+    mechanism (docs/masked.md, section 3), and a margin of mu makes room for that. No noise for mu = inf. Raises
+    ValueError beyond the limits of the theorem.
     """
     if layout.n_matrices * layout.dimension**2 > MOST_ENTRIES or honest > MOST_PARTIES:
         raise ValueError(f"noise in shares is for at most 2^34 entries and {MOST_PARTIES} parties")

@@ -332,50 +332,36 @@ class Samples:
     share_full: float
 
     def answer(self, problem: Problem, mu: float, stream: core.NoiseStream, charge: Charge) -> NoisySamples:
-        rows = rows_of(problem, "samples of people")
-        return sampled_products(rows, self.mechanism, *self.target, self.share_full, stream, charge)
-
-
-def sampled_products(
-    problem: MomentProblem,
-    mechanism: SampledMechanism,
-    epsilon: float,
-    delta: float,
-    share_full: float,
-    stream: core.NoiseStream,
-    charge: Charge,
-) -> NoisySamples:
-    """The answers of ``mechanism`` with the noise that (epsilon, delta) requires.
-
-    Sums are divided by n0 and q n0, n0 = ``facts.n``, never by the actual number of people or the sample size.
-    """
-    assert problem.facts.n is not None
-    calibrated = calibrate_sampled(mechanism, epsilon, delta, problem.facts.adjacency, share_full)
-    n, q, squared_bound = problem.facts.n, mechanism.rate, row_bound(problem.facts) ** 2
-    batch = problem.rows_in_memory("asking about samples of people")
-    rows = RowProducts(batch.rows)
-    factors, starts, order = _by_person(rows.factors, batch)
-    noise_full, noise_sampled = _covering(calibrated, problem, rows.n if starts is None else len(starts) - 1)
-    charge(_release(calibrated, private=math.isfinite(epsilon)))
-    arrays = rows.arrays()
-    of_rows: Any = core.SampledProducts.of_dense if len(arrays) == 1 else core.SampledProducts.of_csr
-    products = of_rows(
-        *arrays,
-        factors,
-        n_people=float(n),
-        rate=q,
-        deviation_full=noise_full * squared_bound,
-        n_full=mechanism.n_full,
-        deviation_sampled=noise_sampled * squared_bound,
-        n_sampled=mechanism.n_sampled,
-        noisy=math.isfinite(epsilon),
-        stream=stream,
-        n_threads=thread_count(),
-        starts=starts,
-        order=order,
-    )
-    level = calibrated.noise_sampled * squared_bound / (q * n) * math.sqrt(2 * problem.model.n_features)
-    return NoisySamples(products, calibrated, level)
+        problem = rows_of(problem, "samples of people")
+        assert problem.facts.n is not None
+        (epsilon, delta), mechanism = self.target, self.mechanism
+        calibrated = calibrate_sampled(mechanism, epsilon, delta, problem.facts.adjacency, self.share_full)
+        # sums are divided by n and q n, never by the actual number of people or the sample size
+        n, q, squared_bound = problem.facts.n, mechanism.rate, row_bound(problem.facts) ** 2
+        batch = problem.rows_in_memory("asking about samples of people")
+        rows = RowProducts(batch.rows)
+        factors, starts, order = _by_person(rows.factors, batch)
+        noise_full, noise_sampled = _covering(calibrated, problem, rows.n if starts is None else len(starts) - 1)
+        charge(_release(calibrated, private=math.isfinite(epsilon)))
+        arrays = rows.arrays()
+        of_rows: Any = core.SampledProducts.of_dense if len(arrays) == 1 else core.SampledProducts.of_csr
+        products = of_rows(
+            *arrays,
+            factors,
+            n_people=float(n),
+            rate=q,
+            deviation_full=noise_full * squared_bound,
+            n_full=mechanism.n_full,
+            deviation_sampled=noise_sampled * squared_bound,
+            n_sampled=mechanism.n_sampled,
+            noisy=math.isfinite(epsilon),
+            stream=stream,
+            n_threads=thread_count(),
+            starts=starts,
+            order=order,
+        )
+        level = calibrated.noise_sampled * squared_bound / (q * n) * math.sqrt(2 * problem.model.n_features)
+        return NoisySamples(products, calibrated, level)
 
 
 def _by_person(factors: Matrix, batch: Batch) -> tuple[Matrix, Numbers | None, Numbers | None]:

@@ -48,10 +48,7 @@ class Allowance:
         return mu * (1 + self.relative) + self.absolute
 
     def within(self, mu: float) -> float:
-        """The mu' that costs at most ``mu``, rounded down.
-
-        Raises ValueError if rounding would take more than half of the budget.
-        """
+        """The mu' that costs at most ``mu``, rounded down: ValueError if rounding would take half of it, or more."""
         if math.isinf(mu):
             return mu
         left = (mu - self.absolute * _ROUND_UP) / (1 + self.relative * _ROUND_UP) / _ROUND_UP
@@ -107,10 +104,7 @@ def iid_matrix_allowance(mu: float, d: int) -> tuple[Allowance, float]:
 
 
 def covering_multiplier(multiplier: float, error: float, d: int) -> float:
-    """The noise whose answers cost no more than those of ``multiplier`` would without rounding.
-
-    For sums over people in the unit ball computed with this ``error``, and at most d directions.
-    """
+    """The noise whose answers, of sums in the unit ball with this ``error``, cost no more than exact ones would."""
     covering = multiplier * (1 + math.sqrt(12 * d) * error + _tilt(d)) * _ROUND_UP
     shift = covering * _grid_shift(d, d)
     if shift > 0.5:

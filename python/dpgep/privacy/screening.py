@@ -51,12 +51,19 @@ class Screen:
 
 @dataclass(frozen=True)
 class Scores:
-    """Noisy scores of all features."""
+    """Noisy scores of all features.
+
+    The diagonal of the second moment with the sums and counts of the model, or with the row norms of two views. All are
+    exact integers except the row norms, which are rounded to a grid. Sensitivities: `_views_sensitivity`.
+    """
 
     def answer(self, problem: Problem, mu: float, stream: core.NoiseStream, charge: Charge) -> Screen:
         if isinstance(problem, MatrixProblem):
             return screen_matrices(problem, mu, stream, charge)
-        return screen_rows(rows_of(problem, "a screen"), mu, stream, charge)
+        rows = rows_of(problem, "a screen")
+        if math.isinf(mu):
+            return _plain_screen(rows, charge)
+        return (_screen_of_views if rows.model.view_sizes else _screen_of_moments)(rows, mu, stream, charge)
 
 
 def screen_matrices(problem: MatrixProblem, mu: float, stream: core.NoiseStream, charge: Charge) -> Screen:
@@ -66,16 +73,6 @@ def screen_matrices(problem: MatrixProblem, mu: float, stream: core.NoiseStream,
     a = add_grid_noise(np.diagonal(ready.a), ready.noise_a, stream)
     b = np.ones_like(a) if ready.b is None else add_grid_noise(np.diagonal(ready.b), ready.noise_b, stream)
     return Screen(_ratio(a, b, ready.noise_b), None, ready.noise_a)
-
-
-def screen_rows(problem: MomentProblem, mu: float, stream: core.NoiseStream, charge: Charge) -> Screen:
-    """Diagonal of the second moment with the sums and counts of the model, or with the row norms of two views.
-
-    All are exact integers except the row norms, which are rounded to a grid. Sensitivities: `_views_sensitivity`.
-    """
-    if math.isinf(mu):
-        return _plain_screen(problem, charge)
-    return (_screen_of_views if problem.model.view_sizes else _screen_of_moments)(problem, mu, stream, charge)
 
 
 def _plain_screen(problem: MomentProblem, charge: Charge) -> Screen:
