@@ -107,14 +107,14 @@ class Plan:
 
         ValueError for a plan whose budget has no delta: see `Plan.mu_after`.
         """
-        mu, delta = self.mu_after(releases), self._delta_for("an epsilon")
+        mu, delta = self.mu_after(releases), self._given_delta()
         if releases == 1 and self._epsilon is not None:
             return self._epsilon
         return epsilon_of(mu, delta) if self._accounting == "gdp" else epsilon_of_rho(rho_from_mu(mu), delta)
 
-    def _delta_for(self, what: str) -> float:
+    def _given_delta(self) -> float:
         if self._delta is None:
-            raise ValueError(f"{what} needs a delta: plan with epsilon= and delta=, not with rho= or mu=")
+            raise ValueError("an epsilon needs a delta: plan with epsilon= and delta=, not with rho= or mu=")
         return self._delta
 
     def people_for(self, error: float, *, against: Against = "sample") -> int:
@@ -136,7 +136,7 @@ class Plan:
         Raises ValueError where no epsilon up to 10^6 suffices (``against="population"``: sampling may leave more), or
         for a plan whose budget has no delta.
         """
-        self._delta_for("an epsilon")
+        self._given_delta()
         start = min(max(self._epsilon or 1.0, _LEAST_EPSILON), _MOST_EPSILON)
         return _least(
             lambda epsilon: self._error(against, mu=self._budget(epsilon).mu),

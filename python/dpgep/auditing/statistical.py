@@ -4,9 +4,6 @@ A mechanism is mu-GDP if no test between neighbouring data sets beats that betwe
 positive rate a and false negative rate b, Phi^-1(1 - a) - Phi^-1(b) <= mu. It is (epsilon, delta)-private if 1 - b <=
 exp(epsilon) a + delta and 1 - a <= exp(epsilon) b + delta. A good test, run often enough, refutes a false claim.
 No audit can confirm one. `dpgep.auditing.replay` needs no statistic.
-
-The statistic is the caller's, ideally the log-likelihood ratio; or, with ``low_bits``, one found in the low-order
-bits of the published numbers. A likelihood ratio treats these as real numbers, which floating-point numbers are not.
 """
 
 from __future__ import annotations

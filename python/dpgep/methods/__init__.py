@@ -5,65 +5,48 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dpgep._checks import suggestion
+from dpgep.methods import base
 from dpgep.methods.auto import select_method
-from dpgep.methods.base import (
-    CLIPPED_PRODUCTS,
-    EQUAL_WEIGHTS,
-    KNOWN_N,
-    ONE_ROW_EACH,
-    PRODUCTS,
-    PUBLIC_N,
-    REPLACE_ONE,
-    SECOND_MOMENT,
-    Data,
-    Method,
-    PairOptions,
-    ReleaseOptions,
-    given_bound,
-)
+from dpgep.methods.base import Data, Method
 from dpgep.methods.clipped_power import ClippedPowerDiagnostics, ClippedPowerOptions, clipped_power
 from dpgep.methods.matrix_free import OperatorDiagnostics
+from dpgep.methods.papers import simultaneous_reduction as reduction
 from dpgep.methods.papers.rayleigh_flow import FlowDiagnostics, FlowOptions, TruncatedFlowOptions, rayleigh_flow
-from dpgep.methods.papers.simultaneous_reduction import (
-    DpsrOptions,
-    DpsrsOptions,
-    ReductionDiagnostics,
-    SimultaneousReductionOptions,
-    dpsr,
-    sr_dp,
-)
 from dpgep.methods.papers.stochastic import ReducedOptions, StochasticDiagnostics, StochasticOptions, dp_spca, dp_vrpca
 from dpgep.methods.release import ReleaseDiagnostics, local_gaussian, release
 
-_ANY: tuple[Data, ...] = ("rows", "streams", "matrices", "sums")
 _ROWS: tuple[Data, ...] = ("rows", "streams")
-_DPSR = Method("dpsr", dpsr, DpsrOptions, (ReductionDiagnostics,), (*_ROWS, "matrices"), (PRODUCTS,))
-_FLOW = replace(
-    _DPSR, name="rayleigh-flow", run=rayleigh_flow, options=FlowOptions, diagnostics=(FlowDiagnostics,), by_products={}
+_PAIRS: tuple[Data, ...] = (*_ROWS, "matrices")
+_ANY: tuple[Data, ...] = (*_PAIRS, "sums")
+_SAMPLED = base.given_bound("samples of people cost the whole budget, so that nothing is left to find a bound with")
+_LOCAL = base.REPLACE_ONE, base.KNOWN_N, base.given_bound("clients clip their own rows"), base.ONE_ROW_EACH
+_UNWEIGHTED = base.EQUAL_WEIGHTS, base.SECOND_MOMENT
+
+_CLIPPED = base.EQUAL_WEIGHTS, base.CLIPPED_PRODUCTS, base.PUBLIC_N
+_PRODUCTS = (base.PRODUCTS,)
+
+_RELEASES = (ReleaseDiagnostics, OperatorDiagnostics)
+_RELEASE = Method("release", release, base.ReleaseOptions, _RELEASES, _ANY, keeps_moments=True)
+_LOCAL_GAUSSIAN = replace(
+    _RELEASE,
+    name="local-gaussian",
+    run=local_gaussian,
+    options=base.PairOptions,
+    diagnostics=(ReleaseDiagnostics,),
+    data=("rows", "sums"),
+    needs=(*_UNWEIGHTED, *_LOCAL),
 )
-_SPCA = Method(
-    "dp-spca",
-    dp_spca,
-    StochasticOptions,
-    (StochasticDiagnostics,),
-    ("rows",),
-    (
-        EQUAL_WEIGHTS,
-        SECOND_MOMENT,
-        given_bound("samples of people cost the whole budget, so that nothing is left to find a bound with"),
-        KNOWN_N,
-    ),
-    whole_budget=True,
+_DPSR = Method("dpsr", reduction.dpsr, reduction.DpsrOptions, (reduction.ReductionDiagnostics,), _PAIRS, _PRODUCTS)
+_SR_DP = replace(
+    _RELEASE,
+    name="sr-dp",
+    run=reduction.sr_dp,
+    options=reduction.SimultaneousReductionOptions,
+    diagnostics=(ReleaseDiagnostics,),
 )
-_RELEASE = Method(
-    "release",
-    release,
-    ReleaseOptions,
-    (ReleaseDiagnostics, OperatorDiagnostics),
-    _ANY,
-    keeps_moments=True,
-    in_units=True,
-)
+_FLOW = Method("rayleigh-flow", rayleigh_flow, FlowOptions, (FlowDiagnostics,), _PAIRS, _PRODUCTS, by_products={})
+_SAMPLES = (*_UNWEIGHTED, _SAMPLED, base.KNOWN_N)
+_SPCA = Method("dp-spca", dp_spca, StochasticOptions, (StochasticDiagnostics,), ("rows",), _SAMPLES, whole_budget=True)
 
 
 class _Methods(dict[str, Method]):
@@ -77,43 +60,15 @@ class _Methods(dict[str, Method]):
 METHODS = _Methods(
     (method.name, method)
     for method in (
-        replace(_RELEASE, by_products={"storage": "operator"}),
-        replace(
-            _RELEASE,
-            name="auto",
-            run=select_method,
-            diagnostics=(*_RELEASE.diagnostics, ClippedPowerDiagnostics),
-            in_units=False,
-        ),
-        Method(
-            "clipped-power",
-            clipped_power,
-            ClippedPowerOptions,
-            (ClippedPowerDiagnostics,),
-            _ROWS,
-            (EQUAL_WEIGHTS, CLIPPED_PRODUCTS, PUBLIC_N),
-        ),
-        Method(
-            "local-gaussian",
-            local_gaussian,
-            PairOptions,
-            (ReleaseDiagnostics,),
-            ("rows", "sums"),
-            (
-                EQUAL_WEIGHTS,
-                SECOND_MOMENT,
-                REPLACE_ONE,
-                KNOWN_N,
-                given_bound("clients clip their own rows"),
-                ONE_ROW_EACH,
-            ),
-            keeps_moments=True,
-        ),
+        replace(_RELEASE, in_units=True, by_products={"storage": "operator"}),
+        replace(_RELEASE, name="auto", run=select_method, diagnostics=(*_RELEASES, ClippedPowerDiagnostics)),
+        Method("clipped-power", clipped_power, ClippedPowerOptions, (ClippedPowerDiagnostics,), _ROWS, _CLIPPED),
+        _LOCAL_GAUSSIAN,
         _FLOW,
         replace(_FLOW, name="truncated-rayleigh-flow", options=TruncatedFlowOptions),
-        Method("sr-dp", sr_dp, SimultaneousReductionOptions, (ReleaseDiagnostics,), _ANY, keeps_moments=True),
+        _SR_DP,
         _DPSR,
-        replace(_DPSR, name="dpsrs", options=DpsrsOptions),
+        replace(_DPSR, name="dpsrs", options=reduction.DpsrsOptions),
         _SPCA,
         replace(_SPCA, name="dp-vrpca", run=dp_vrpca, options=ReducedOptions),
     )

@@ -2,17 +2,13 @@
 
     G_t = (1/n) sum_i x_i clip(V_t^T (x_i - m))^T + Z_t,    V_{t+1} = polar(sum over s <= t of w_s (G_s - theta V_s))
 
-clip(p) shrinks p to a norm of C where it is longer. A person moves a sum by at most 2 b C, b the bound on |x|, not by
-the b^2 of a product: where variance is spread over many directions, |V^T x| is much shorter than |x|, and C is its
-median, bought from the same budget. If rows are elliptical about m, clipping changes no eigenvector: the mean of
-x clip(v^T (x - m)) is a multiple of S v for eigenvectors v, and there signal falls more slowly than noise as C falls.
-For other rows it is a bias. A is linear: answers are averaged, with the weights w_s = s^2 of their parts of the budget,
-so that noise is as little as if all of it had gone to one answer, and early blocks, which are far off, count for
-little. theta, the mean of all variances that clipping leaves, but at most half of the components', takes the others
-out faster. At the end, the second moment of V^T (x - m), K x K, gives eigenvalues and turns V to their directions.
-
-Of two views (pls) each has its V, and a step multiplies x by the products of y and y by those of x. That is one answer,
-which a person moves by no more than a sum over rows of one view.
+clip(p) shrinks p to a norm of C where it is longer, so that a person moves a sum by at most 2 b C, b the bound on |x|.
+C is the median of |V^T x|, bought from the same budget. If rows are elliptical about m, clipping changes no
+eigenvector; for other rows it is a bias (docs/clipped-power.md; docs/mathematics.md, section 11). A is linear: answers
+are averaged, with the weights w_s = s^2 of their parts of the budget, so that noise is as little as if all of it had
+gone to one answer. theta, the mean of all variances that clipping leaves, but at most half of the components', takes
+the others out faster. At the end, the second moment of V^T (x - m), K x K, gives eigenvalues and turns V to their
+directions. Of two views (pls) each has its V, and a step multiplies x by the products of y and y by those of x.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 For v = (u, w) with u^T Sx u = w^T Sy w = 1 and correlation r, the gradient of the correlation is a mean over people of
 x (y . w - r x . u) and y (x . u - r y . w): of rows times residuals. Clipped, its noise is that of `clipped_power`, and
-falls with 1 - r^2 besides. At the solution residuals are uncorrelated with the view they multiply, and for elliptical
-rows they remain so when they are clipped: the gradient vanishes where it should.
+falls with 1 - r^2 besides; for elliptical rows it vanishes where it should (docs/mathematics.md, section 11).
 
 A step takes v, the gradient g and the last change p, and solves the problem within their span, of which the second
 moment of few coordinates is bought. (Rayleigh and Ritz; without noise, LOBPCG of Knyazev 2001, from memory of the

@@ -1,14 +1,10 @@
 """`release` of a matrix too large to hold: one noisy matrix known by its products, the same law as in memory.
 
-The pair is solved by Rayleigh-Ritz on all that was asked. With the orthonormal directions V asked so far (rows), it is
-compressed to V A V^T and V B V^T and solved as the whole pair would be; the residuals of the K leading solutions are
-asked next, and, while the subspace grows by less than an eighth, what the pencil makes of the last directions. For B =
-I this is the block Lanczos method without restarts. As lazy noise remembers its answers anyway, nothing is gained by
-forgetting any.
-
-For B = I and noise of known law, a component is settled when the last step turned it by far less than noise has: its
-residual is not asked for again. One that does not stand out of the noise has nothing to settle to. The search is over
-when all others are settled and, for some passes, no more of them came to stand out.
+The pair is solved by Rayleigh-Ritz on all that was asked (docs/mathematics.md, section 7; docs/scale.md). The residuals
+of the K leading solutions are asked next, and, while the subspace grows by less than an eighth, what the pencil makes
+of the last directions. For B = I this is the block Lanczos method without restarts; in noise of known law, a component
+is settled when the last step turned it by far less than noise has: its residual is not asked for again. The search is
+over when all that stand out are settled and, for some passes, no more of them came to.
 """
 
 from __future__ import annotations

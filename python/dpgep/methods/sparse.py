@@ -85,11 +85,9 @@ def sparse_eigenvectors(
     component's test rejects (p-values times the number of components tested).
 
     Guaranteed: on pure noise (B = I, A diagonal plus GOE noise) a component is ``significant`` with probability at
-    most FALSE_ALARM, whatever the search does: before a component may vote, its quadratic form without the diagonal
-    must exceed what the noise could give to the best of all vectors on all supports of that size (union bound).
-    Heuristic: the false discovery rate among the coordinates, as v was fitted to the same noise; the rate is close to
-    the level once a component is significant (tests measure it). For B other than the identity the guarantee, too, is
-    approximate: rho and the fit depend on the noise in B.
+    most FALSE_ALARM, whatever the search does (`_strengths`). Heuristic: the false discovery rate among coordinates, as
+    v was fitted to the same noise; the rate is close to the level once a component is significant (tests measure it).
+    For B other than the identity the guarantee, too, is approximate: rho and the fit depend on the noise in B.
 
     Where no component is significant, the answer is the K coordinates with the largest a_jj / b_jj. A vector with one
     coordinate never is: its evidence is on the diagonal, which is not tested.

@@ -6,13 +6,10 @@ for m = 0 by at most the root of
 
     4 c^2 (1 - c^2)  where c^2 <= 1/2 (one direction) or 1/3 (several),    1  or  (1 + c^2)^2/2  beyond,
 
-which is attained (proof: proofs/ClippedProducts.v). Without clipping this is 1, or 2 as of a second moment.
-
-About a mean m, rows have s = |m| at their end, (x, s) in the place of x, so that the sum of (x - m) q^T follows. That
-makes the bounds sqrt(1 + s^2) times as large.
-
-Of two views x and y, of joint norm at most 1, a person adds both x q_y^T/c_y and y q_x^T/c_x, q_y and q_x the clipped
-products of the other view: together of norm at most 1. Replaced, that is at most 2, attained by x' = -x, y' = y.
+which is attained (docs/mathematics.md, section 11; proofs/ClippedProducts.v). About a mean m, rows have s = |m| at
+their end, (x, s) in the place of x, so that the sum of (x - m) q^T follows: the bounds are sqrt(1 + s^2) times as
+large. Of two views x and y, of joint norm at most 1, a person adds both x q_y^T/c_y and y q_x^T/c_x, q_y and q_x the
+clipped products of the other view: together of norm at most 1, and of at most 2 replaced.
 """
 
 from __future__ import annotations

@@ -58,15 +58,13 @@ def fantope_relaxation(
 
     * Hu et al. (eq. 15 and 16) take singular values of H at most 1 and of sum at most K. That ball is symmetric about
       zero: where eigenvalues come in pairs, lambda and -lambda, one pair with both its signs leaves the next out.
-    * Where B is not the identity, the lasso step of Algorithm 2 has no closed form, and linearizing it, with steps
-      1/(nu lambda_max(B)^2), converges at a rate that falls with the square of the condition number of B: not in 2000
-      steps at condition 50. We split twice, P = Q and H = B^{1/2} Q B^{1/2}: P and H separate into a soft threshold
-      and a projection, and the least-squares step in Q is exact and entrywise in the eigenbasis of B. Two blocks,
-      each solved exactly: the classical convergence proof applies.
+    * Where B is not the identity, the lasso step of Algorithm 2 has no closed form, and linearized it does not converge
+      in 2000 steps at condition 50. We split twice, P = Q and H = B^{1/2} Q B^{1/2}: P and H separate into a soft
+      threshold and a projection, and the least-squares step in Q is exact and entrywise in the eigenbasis of B.
     * Over-relaxation; the penalty parameter nu balances the residuals at first, then stays fixed.
-    * The rule ||P_{t+1} - P_t||_F <= beta bounds no distance to the optimum (a small step may be a small nu). We stop
-      when the duality gap says so: for |Y_ij| <= phi, the optimum is at least -s(B^{-1/2} (A - Y) B^{-1/2}), s(M)
-      being the sum of the K largest eigenvalues of M. ADMM's dual variable gives Y.
+    * The rule ||P_{t+1} - P_t||_F <= beta bounds no distance to the optimum. We stop when the duality gap says so: for
+      |Y_ij| <= phi, the optimum is at least -s(B^{-1/2} (A - Y) B^{-1/2}), s(M) the sum of the K largest eigenvalues
+      of M. ADMM's dual variable gives Y.
 
     A and B (None: the identity) are symmetric (not checked); ``ridge``, public, times the identity is added to B.
     Stops at a gap of ``tolerance`` times |objective|, or after ``max_iterations``: ``converged`` tells. ``start`` is a
