@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from fractions import Fraction
 from functools import partial
 from itertools import pairwise
@@ -469,8 +469,14 @@ def test_samples_of_people_in_batches_are_refused_for_being_in_batches() -> None
     assert budget.spent_mu == 0
 
 
+def with_noise_of_one(asked: SampledMechanism, *_: object) -> SampledMechanism:
+    return replace(asked, noise_sampled=1.0, noise_full=1.0)
+
+
 def test_samples_have_the_bits_of_people_whatever_their_ids(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(noisy_products, "calibrate_sampled", lambda asked, *_: asked.with_noise(1.0, 1.0))
+    monkeypatch.setattr(
+        noisy_products, "calibrate_sampled", lambda asked, *_: replace(asked, noise_sampled=1.0, noise_full=1.0)
+    )
     rows, ids = visits(300, 9)
     found = [
         solve_seeded(
@@ -483,8 +489,10 @@ def test_samples_have_the_bits_of_people_whatever_their_ids(monkeypatch: pytest.
 
 def test_too_many_rows_for_the_bound_of_samples_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     rows, ids = visits(50)
-    monkeypatch.setattr(noisy_products, "calibrate_sampled", lambda asked, *_: asked.with_noise(1.0, 1.0))
-    monkeypatch.setattr(noisy_products, "MOST_ROWS", len(rows) - 1)
+    monkeypatch.setattr(
+        noisy_products, "calibrate_sampled", lambda asked, *_: replace(asked, noise_sampled=1.0, noise_full=1.0)
+    )
+    monkeypatch.setattr(noisy_products.rounding, "MOST_ROWS", len(rows) - 1)
     budget = dpgep.Budget(epsilon=4.0, delta=1e-6)
     with pytest.raises(ValueError, match="the limit for samples of people"):
         dpgep.solve(dpgep.pca(rows, person=ids, center=False, bound=4.0), budget=budget, method="dp-spca", n_passes=1)
