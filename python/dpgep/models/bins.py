@@ -70,23 +70,15 @@ class Interval:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Magnitudes(Shown):
-    """Noisy counts of the values of d columns over zero and signed octaves, as they were bought.
+    """Noisy counts of the values of d columns over zero and signed octaves, as they were bought."""
 
-    Attributes
-    ----------
-    first : the least octave e, 2^e <= |x| < 2^(e + 1).
-    counts : (d, 2, m), people with positive and with negative values, in each octave from there on; 0 for columns whose
-        magnitudes were not bought.
-    deviation : of the noise in a count.
-    n : how many people were counted, as far as that is known.
-    zeros : (d,), people with the value 0; None where they were not kept.
-    """
-
-    first: int
+    first: int  # the least octave e, 2^e <= |x| < 2^(e + 1)
+    # (d, 2, m), people with positive and with negative values, in each octave from there on; 0 for columns whose
+    # magnitudes were not bought
     counts: Matrix
-    deviation: NonNegative
-    n: Positive
-    zeros: Matrix | None = None
+    deviation: NonNegative  # of the noise in a count
+    n: Positive  # how many people were counted, as far as that is known
+    zeros: Matrix | None = None  # (d,), people with the value 0; None where they were not kept
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -24,32 +24,25 @@ _DEPENDENT = 0.6
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Clipping(Shown):
-    """What is known of the rows before they were clipped.
+    """What is known of the rows before they were clipped."""
 
-    Attributes
-    ----------
-    covariance : (d, d), released, of the clipped rows.
-    lost : (d,), shares of the columns' variances that it lacks.
-    doubt : from 0, where rows lose as much as Gaussian rows of this covariance do, to 1, where the two have nothing to
-        do with each other. Gaussian rows are put back as they were, others only in the mean.
-    most : (d,), variances that the columns may have had at most, as these were bought, and more where a column has
-        tails of its own; 0 where they were not.
-    people : variances of second moments over samples of people, relative to those of Gaussian rows: 1, and up to 3, as
-        of Student's law with five degrees of freedom, for rows that lose more than Gaussian ones.
-    unseen : by which share variances may be larger than what was put back: of rows with long tails, and of those that
-        the noise of the histogram of norms hides. Beyond 1, ``most`` holds a part of it.
-    shift : (d,), by how much means may have been moved, as noisy counts over octaves show columns beyond the bound.
-    without_tails : the doubt without what octaves show of columns, some of which may not be asked.
-    """
-
-    covariance: Matrix
-    lost: Matrix
+    covariance: Matrix  # (d, d), released, of the clipped rows
+    lost: Matrix  # (d,), shares of the columns' variances that it lacks
+    # from 0, where rows lose as much as Gaussian rows of this covariance do, to 1, where the two have nothing to
+    # do with each other. Gaussian rows are put back as they were, others only in the mean.
     doubt: float
+    # (d,), variances that the columns may have had at most, as these were bought, and more where a column has
+    # tails of its own; 0 where they were not
     most: Matrix
+    # variances of second moments over samples of people, relative to those of Gaussian rows: 1, and up to 3, as
+    # of Student's law with five degrees of freedom, for rows that lose more than Gaussian ones
     people: float
+    # by which share variances may be larger than what was put back: of rows with long tails, and of those that
+    # the noise of the histogram of norms hides. Beyond 1, ``most`` holds a part of it.
     unseen: float = 0.0
+    # (d,), by how much means may have been moved, as noisy counts over octaves show columns beyond the bound
     shift: Matrix | None = None
-    without_tails: float = 0.0
+    without_tails: float = 0.0  # the doubt without what octaves show of columns, some of which may not be asked
 
     @property
     def longer(self) -> float:

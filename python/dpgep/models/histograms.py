@@ -20,18 +20,11 @@ MOST_COUNTED = 2.0**500
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Histograms(Shown):
-    """Noisy counts of the values of d columns in m cells each, as they were bought.
+    """Noisy counts of the values of d columns in m cells each, as they were bought."""
 
-    Attributes
-    ----------
-    edges : (d, m + 1), ends of the cells, which hold their lower ends; the outermost may be infinite.
-    counts : (d, m), people.
-    deviation : (d,), of the noise in a count; inf for columns that were not counted.
-    """
-
-    edges: Matrix
-    counts: Matrix
-    deviation: Matrix
+    edges: Matrix  # (d, m + 1), ends of the cells, which hold their lower ends; the outermost may be infinite
+    counts: Matrix  # (d, m), people
+    deviation: Matrix  # (d,), of the noise in a count; inf for columns that were not counted
 
     def __post_init__(self) -> None:
         for name in ("edges", "counts", "deviation"):

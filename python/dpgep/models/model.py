@@ -24,21 +24,14 @@ Blocks = Literal["whole", "between", "within"]
 
 @dataclass(frozen=True, eq=False)
 class MatrixPencil:
-    """A v = lambda B v, both symmetric, computed from released values only.
+    """A v = lambda B v, both symmetric, computed from released values only."""
 
-    Attributes
-    ----------
-    a, b : (d, d) arrays; ``b`` is None for the identity. The solver may overwrite both.
-    noise_level : expected operator norm of the noise in B (in A where B is the identity): deviation x sqrt(2 d).
-    rounding : size of the rounding errors in B, below which an eigenvalue of B means nothing.
-    low_rank : (F, w) with A = F^T diag(w) F, where A is known so; else None.
-    """
-
+    # a, b: (d, d) arrays; ``b`` is None for the identity. The solver may overwrite both.
     a: Matrix
     b: Matrix | None
-    noise_level: float
-    rounding: float
-    low_rank: tuple[Matrix, Matrix] | None = None
+    noise_level: float  # expected operator norm of the noise in B (in A where B is the identity): deviation x sqrt(2 d)
+    rounding: float  # size of the rounding errors in B, below which an eigenvalue of B means nothing
+    low_rank: tuple[Matrix, Matrix] | None = None  # (F, w) with A = F^T diag(w) F, where A is known so; else None
 
 
 class PlausibleTruth(Protocol):
@@ -302,40 +295,28 @@ def slices_of(sizes: Sequence[int]) -> list[slice]:
 
 @dataclass(frozen=True, eq=False)
 class Standardization:
-    """By what the columns of a standardized model are divided: all of it follows from released values.
+    """By what the columns of a standardized model are divided: all of it follows from released values."""
 
-    Attributes
-    ----------
-    variances : (d,), released variances of the columns (mean squares, if not centred); noise may make one negative.
-    scale : (d,), their roots, but for a floor by the noise; 0 for a column that is constant up to rounding.
-    drowned : (d,), whether the variance is below the floor, which stands for it.
-    """
-
+    # (d,), released variances of the columns (mean squares, if not centred); noise may make one negative
     variances: Matrix
-    scale: Matrix
-    drowned: NDArray[np.bool_]
+    scale: Matrix  # (d,), their roots, but for a floor by the noise; 0 for a column that is constant up to rounding
+    drowned: NDArray[np.bool_]  # (d,), whether the variance is below the floor, which stands for it
 
 
 @dataclass(frozen=True)
 class PublicFacts:
-    """What everybody may know about a problem besides its model.
+    """What everybody may know about a problem besides its model."""
 
-    Attributes
-    ----------
-    adjacency : which data sets are neighbours.
-    bound : enforced bound on the row norm; None where the caller vouches for sensitivities instead.
-    n : number of people where it is public (replace-one, or the public_n given for add-remove), else None; also None
-        under replace-one while the rows of a source have not been counted.
-    person : name of the ids that say whose each row is, where people may have several, all of which neighbours may
-        differ in; None where a person has one row.
-    rows, largest_weight : up to how many rows of a person count alike, and the largest weight; None where each person
-        counts once. Sums are divided by the total weight then, in people of the largest: it is not public.
-    """
-
-    adjacency: Adjacency
-    bound: float | None
+    adjacency: Adjacency  # which data sets are neighbours
+    bound: float | None  # enforced bound on the row norm; None where the caller vouches for sensitivities instead
+    # number of people where it is public (replace-one, or the public_n given for add-remove), else None; also
+    # None under replace-one while the rows of a source have not been counted
     n: int | None
+    # name of the ids that say whose each row is, where people may have several, all of which neighbours may
+    # differ in; None where a person has one row
     person: str | None = None
+    # rows, largest_weight: up to how many rows of a person count alike, and the largest weight; None where each
+    # person counts once. Sums are divided by the total weight then, in people of the largest: it is not public.
     rows: int | None = None
     largest_weight: float | None = None
 
@@ -357,26 +338,17 @@ class PublicFacts:
 
 @dataclass(frozen=True, eq=False)
 class PublicSide:
-    """What is public about a problem.
+    """What is public about a problem."""
 
-    Attributes
-    ----------
-    model, facts : what is to be computed, from how many people and within which bound.
-    largest_b : an upper bound on the largest eigenvalue of B; None where no public one exists.
-    at_hand : whether there are rows in memory, so that many passes over them cost little.
-    mapped : whether each pass maps them first.
-    read_once : whether there can be only one pass over the data.
-    mixes_columns : whether rows are multiplied by a matrix, so that features are no columns of the table.
-    preprocessing : the public map of the rows; None where there is none, or none yet.
-    pairwise : whether covariances are over the people who have both columns, which a released matrix alone shows.
-    """
-
+    # model, facts: what is to be computed, from how many people and within which bound
     model: Model
     facts: PublicFacts
-    largest_b: float | None = None
-    at_hand: bool = False
-    mapped: bool = False
-    read_once: bool = False
-    mixes_columns: bool = False
+    largest_b: float | None = None  # an upper bound on the largest eigenvalue of B; None where no public one exists
+    at_hand: bool = False  # whether there are rows in memory, so that many passes over them cost little
+    mapped: bool = False  # whether each pass maps them first
+    read_once: bool = False  # whether there can be only one pass over the data
+    mixes_columns: bool = False  # whether rows are multiplied by a matrix, so that features are no columns of the table
+    # the public map of the rows; None where there is none, or none yet
     preprocessing: Any = None  # a Preprocessing, which models do not know
+    # whether covariances are over the people who have both columns, which a released matrix alone shows
     pairwise: bool = False

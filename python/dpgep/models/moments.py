@@ -50,24 +50,15 @@ _EXACT, _SUMMED = 4 * float(np.finfo(float).eps), float(np.finfo(float).eps)
 
 @dataclass(frozen=True)
 class MomentLayout:
-    """Which blocks of the moment matrix a release contains.
+    """Which blocks of the moment matrix a release contains."""
 
-    Attributes
-    ----------
-    n_features : d, the length of x.
-    n_groups : number of groups (0: none, 1: everybody).
-    sums : whether the d x n_groups sums are released.
-    counts : whether the counts are released; where not, they are public.
-    marked : whether the second half of x are marks of what is absent in the first (`dpgep.models.pairwise`).
-    by_group : whether each group has a second moment of its own, and so a moment matrix.
-    """
-
-    n_features: int
-    n_groups: int
-    sums: bool
-    counts: bool
+    n_features: int  # d, the length of x
+    n_groups: int  # number of groups (0: none, 1: everybody)
+    sums: bool  # whether the d x n_groups sums are released
+    counts: bool  # whether the counts are released; where not, they are public
+    # whether the second half of x are marks of what is absent in the first (`dpgep.models.pairwise`)
     marked: bool = False
-    by_group: bool = False
+    by_group: bool = False  # whether each group has a second moment of its own, and so a moment matrix
 
     @property
     def mark(self) -> float:
@@ -130,20 +121,13 @@ class ReleasedGroups(Shown):
 
     In simulations arrays may have an axis before those below, for releases of one law: what makes pencils of them
     makes one of each.
-
-    Attributes
-    ----------
-    sums : (d, n_groups), (1/n) sum of x per group plus noise; (d, 0) where not released.
-    counts : (n_groups,), share of people per group plus noise; exact where public.
-    n : number of people used for normalization: public, or a released noisy count.
-    noise : deviations in the same units; that of the second moment belongs to an answer about it.
-    pairs : of moments that were found pair by pair, from those with marks, what is known of pairs; None elsewhere.
     """
 
-    sums: Matrix
-    counts: Matrix
-    n: float
-    noise: MomentNoise
+    sums: Matrix  # (d, n_groups), (1/n) sum of x per group plus noise; (d, 0) where not released
+    counts: Matrix  # (n_groups,), share of people per group plus noise; exact where public
+    n: float  # number of people used for normalization: public, or a released noisy count
+    noise: MomentNoise  # deviations in the same units; that of the second moment belongs to an answer about it
+    # of moments that were found pair by pair, from those with marks, what is known of pairs; None elsewhere
     pairs: Pairs | None = field(default=None, kw_only=True)
 
     @property
@@ -169,19 +153,14 @@ class ReleasedGroups(Shown):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ReleasedMoments(ReleasedGroups):
-    """Released second moment, sums and counts.
+    """Released second moment, sums and counts."""
 
-    Attributes
-    ----------
-    second : (d, d), second moment (1/n) sum x x^T plus noise; or (G, d, d), that of each group, with noise of its own.
-    clipped : share of the people whose rows were beyond the bound; known only where there is no noise.
-    clipping : of moments that were put back as they were before the clipping, what is known of that; None elsewhere.
-    mark : of moments of values and of marks of what is absent, the mark; None where there are no marks.
-    """
-
+    # (d, d), second moment (1/n) sum x x^T plus noise; or (G, d, d), that of each group, with noise of its own
     second: Matrix
-    clipped: float = 0.0
+    clipped: float = 0.0  # share of the people whose rows were beyond the bound; known only where there is no noise
+    # of moments that were put back as they were before the clipping, what is known of that; None elsewhere
     clipping: Clipping | None = None
+    # of moments of values and of marks of what is absent, the mark; None where there are no marks
     mark: float | None = None
 
     @property

@@ -73,20 +73,12 @@ def require_no_pairs(moments: Any, what: str) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """What is known of each pair of columns.
+    """What is known of each pair of columns."""
 
-    Attributes
-    ----------
-    profile : (d, d), variances of the noise in entries of the covariance, in units of what GOE noise has there.
-    shares : (d, d), of the people, those who have both columns: at least two deviations of the noise in them.
-    errors : (d, d), deviations of the noise in the shares, that of a third of a person at least.
-    of_means : (d,), variances of the noise in the means.
-    """
-
-    profile: Matrix
-    shares: Matrix
-    errors: Matrix
-    of_means: Matrix
+    profile: Matrix  # (d, d), variances of the noise in entries of the covariance, in units of what GOE noise has there
+    shares: Matrix  # (d, d), of the people, those who have both columns: at least two deviations of the noise in them
+    errors: Matrix  # (d, d), deviations of the noise in the shares, that of a third of a person at least
+    of_means: Matrix  # (d,), variances of the noise in the means
 
     def restricted(self, features: NDArray[np.intp]) -> Pairs:
         corner = np.ix_(features, features)

@@ -126,6 +126,12 @@ def _range(column: object, ends: tuple[float, float]) -> tuple[float, float]:
     return low, high
 
 
+def location_and_scale(preprocessing: Preprocessing | None, d: int) -> tuple[Matrix, Matrix]:
+    """(d,) each, of columns: 0 and 1 where rows are not shifted, or not divided."""
+    location, scale = (None, None) if preprocessing is None else (preprocessing.location, preprocessing.scale)
+    return np.zeros(d) if location is None else location, np.ones(d) if scale is None else scale
+
+
 ColumnMap: TypeAlias = tuple[Matrix | None, Matrix | None, float, bool]  # location, scale, largest, missing
 
 

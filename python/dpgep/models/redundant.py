@@ -34,18 +34,12 @@ _LISTED = 3
 
 @dataclass(frozen=True, eq=False)
 class Redundancy:
-    """Sums of indicators in the coordinates of mapped rows.
+    """Sums of indicators in the coordinates of mapped rows."""
 
-    Attributes
-    ----------
-    directions : (m, d), unit rows.
-    units : (m,), their lengths before that: a variance along a row, times the square, is that of the sum itself.
-    names : (m,), the sums in words.
-    """
-
-    directions: Matrix
+    directions: Matrix  # (m, d), unit rows
+    # (m,), their lengths before that: a variance along a row, times the square, is that of the sum itself
     units: Matrix
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # (m,), the sums in words
 
     @classmethod
     def of(cls, model: Any, preprocessing: Preprocessing | None) -> Redundancy | None:

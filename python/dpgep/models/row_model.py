@@ -208,17 +208,11 @@ def names_of_views(model: Model) -> list[tuple[str, ...] | None]:
 
 @dataclass(frozen=True, eq=False)
 class PencilPart:
-    """One matrix of a pencil: some blocks of M + F^T diag(weights) F, or, without ``moment``, of F^T diag(weights) F.
+    """One matrix of a pencil: some blocks of M + F^T diag(weights) F, or of F^T diag(weights) F without ``moment``."""
 
-    Attributes
-    ----------
-    weights : (r,), one for each of the pencil's factors.
-    moment : whether the second moment M is a part of it.
-    blocks : all of it, or for several views the blocks "between" views or those "within" a view; the others are zero.
-    """
-
-    weights: Matrix
-    moment: bool = True
+    weights: Matrix  # (r,), one for each of the pencil's factors
+    moment: bool = True  # whether the second moment M is a part of it
+    # all of it, or for several views the blocks "between" views or those "within" a view; the others are zero
     blocks: Blocks = "whole"
 
     def matrix(self, second: Matrix, factors: Matrix, view_sizes: Sequence[int]) -> Matrix:
@@ -246,19 +240,13 @@ class PencilPart:
 
 @dataclass(frozen=True, eq=False)
 class Pencil:
-    """A and B of a model of rows, made of the second moment M of the rows and of released vectors.
+    """A and B of a model of rows, made of the second moment M of the rows and of released vectors."""
 
-    Attributes
-    ----------
-    factors : (r, d), the released vectors F.
-    a, b : the two matrices; ``b`` is None for the identity.
-    view_sizes : number of features of each view, in their order; empty where there is one view.
-    """
-
-    factors: Matrix
+    factors: Matrix  # (r, d), the released vectors F
+    # a, b: the two matrices; ``b`` is None for the identity
     a: PencilPart
     b: PencilPart | None
-    view_sizes: tuple[int, ...] = ()
+    view_sizes: tuple[int, ...] = ()  # number of features of each view, in their order; empty where there is one view
 
     @property
     def keeps_blocks(self) -> bool:

@@ -81,34 +81,24 @@ _GUESSED = {
 
 @dataclass(frozen=True, repr=False)
 class PublicInputs:
-    """What the caller declared, or the form of the data shows: public, and paid for by nobody.
+    """What the caller declared, or the form of the data shows: public, and paid for by nobody."""
 
-    Attributes
-    ----------
-    problem : name of the model.
-    n_features : d.
-    n_people : number of people; None where it is protected.
-    feature_names : names of the features; None where they have none.
-    classes : public classes, as text; None where there are none.
-    edges : interior edges of slices of a response; None where there are none.
-    ranges : (column, low, high) of each column whose range the caller gave.
-    person : name of the ids that say whose each row is, where neighbours differ in all rows of one person; None where
-        they differ in one row.
-    rows, largest_weight : up to how many rows of a person count alike, and the largest weight; None where each person
-        counts once. The total weight is released then.
-    nights : of a register that grows every night (`dpgep.Nights`), on how many nights a person may come.
-    """
-
-    problem: str
-    n_features: int
-    n_people: int | None = None
-    feature_names: tuple[str, ...] | None = None
-    classes: tuple[str, ...] | None = None
-    edges: tuple[float, ...] | None = None
+    problem: str  # name of the model
+    n_features: int  # d
+    n_people: int | None = None  # number of people; None where it is protected
+    feature_names: tuple[str, ...] | None = None  # names of the features; None where they have none
+    classes: tuple[str, ...] | None = None  # public classes, as text; None where there are none
+    edges: tuple[float, ...] | None = None  # interior edges of slices of a response; None where there are none
+    # (column, low, high) of each column whose range the caller gave
     ranges: tuple[tuple[str | int, float, float], ...] = ()
+    # name of the ids that say whose each row is, where neighbours differ in all rows of one person; None where
+    # they differ in one row
     person: str | None = None
+    # rows, largest_weight: up to how many rows of a person count alike, and the largest weight; None where each
+    # person counts once. The total weight is released then.
     rows: int | None = None
     largest_weight: float | None = None
+    # of a register that grows every night (`dpgep.Nights`), on how many nights a person may come
     nights: int | None = None
 
     @property

@@ -31,24 +31,18 @@ from dpgep.serialization import Format, Target, decoded, encoded, opened, save
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a report: a text, items of a list, and rows of a table.
-
-    Attributes
-    ----------
-    heading : of the table; without one, its first column names the second.
-    numbers : columns of the table that are numbers.
-    is_main, is_warning : whether the text is what readers came for, and whether it is bad news.
-    curve, mark : points (epsilon, delta) to be drawn on a page, and one of them to be marked.
-    """
+    """A part of a report: a text, items of a list, and rows of a table."""
 
     title: str
     text: str = ""
     items: Sequence[str] = ()
-    heading: Sequence[str] = ()
+    heading: Sequence[str] = ()  # of the table; without one, its first column names the second
     rows: Sequence[Row] = ()
-    numbers: Sequence[int] = ()
+    numbers: Sequence[int] = ()  # columns of the table that are numbers
+    # is_main, is_warning: whether the text is what readers came for, and whether it is bad news
     is_main: bool = False
     is_warning: bool = False
+    # curve, mark: points (epsilon, delta) to be drawn on a page, and one of them to be marked
     curve: Sequence[tuple[float, float]] = ()
     mark: tuple[float, float] | None = None
 
@@ -202,43 +196,29 @@ class PrivacyReport(Guarantee):
 
 @dataclass(frozen=True)
 class AttackRisk:
-    """What anybody can find out about one person from everything released, at most: whatever else they know.
+    """What anybody can find out about one person from everything released, at most: whatever else they know."""
 
-    Attributes
-    ----------
-    advantage : true positives less false positives of a test whether a person's row is in the data.
-    false_positive_rate, true_positive_rate : of the test with this advantage.
-    """
-
-    advantage: float
+    advantage: float  # true positives less false positives of a test whether a person's row is in the data
+    # false_positive_rate, true_positive_rate: of the test with this advantage
     false_positive_rate: float
     true_positive_rate: float
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ReportDocument:
-    """A report, what it is about, and what follows from it.
+    """A report, what it is about, and what follows from it."""
 
-    Attributes
-    ----------
-    date : of the document, UTC, as in 2026-11-23.
-    dataset, purpose : as whoever writes it names them; None where nobody did.
-    privacy : PrivacyReport
-    curve : (epsilon, delta) pairs that all hold.
-    risk : AttackRisk.
-    statement, assumptions : the guarantee and what it takes for granted, in words.
-    dpgep : version of dpgep that wrote the document.
-    """
-
-    date: str
+    date: str  # of the document, UTC, as in 2026-11-23
+    # dataset, purpose: as whoever writes it names them; None where nobody did
     dataset: str | None
     purpose: str | None
     privacy: PrivacyReport
-    curve: tuple[tuple[float, float], ...]
+    curve: tuple[tuple[float, float], ...]  # (epsilon, delta) pairs that all hold
     risk: AttackRisk
+    # statement, assumptions: the guarantee and what it takes for granted, in words
     statement: str
     assumptions: tuple[str, ...]
-    dpgep: str = core.__version__
+    dpgep: str = core.__version__  # version of dpgep that wrote the document
 
     @property
     def sha256(self) -> str:

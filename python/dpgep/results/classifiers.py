@@ -31,7 +31,7 @@ from dpgep._checks import quoted, require_non_negative, require_positive
 from dpgep.methods.ridge import public_ridge
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, effective_counts, group_factors, total_mean, total_share
-from dpgep.models.preprocessing import Preprocessing
+from dpgep.models.preprocessing import Preprocessing, location_and_scale
 from dpgep.reports.report import PrivacyReport
 from dpgep.results.columns import Columns, ReleasedColumns, on_one_thread_of_blas
 from dpgep.results.group_directions import Groups
@@ -206,11 +206,8 @@ def classifier(
     shown = squares >= by_chance + _SHOWN * noise * math.sqrt(2 * float(np.sum(inverse**2)))
     mapped = (vectors @ (inverse[:, None] * rotated * shown)).T
     shares = class_priors(priors, counts)
-    weights, centre = mapped, mean
-    if preprocessing is not None:
-        scale = np.ones(len(mean)) if preprocessing.scale is None else preprocessing.scale
-        weights = mapped / scale
-        centre = preprocessing.mean(mean)
+    weights = mapped / location_and_scale(preprocessing, len(mean))[1]
+    centre = mean if preprocessing is None else preprocessing.mean(mean)
     return LinearClassifier(
         classes=classes,
         weights=weights,
@@ -257,10 +254,8 @@ def quadratic_classifier(
             raise ValueError(
                 f"columns of class {quoted(label)} are linearly dependent: leave some out, or give a ridge"
             )
-    roots, means = axes / np.sqrt(values)[:, None], groups.means
-    if mapped is not None:
-        roots = roots if mapped.scale is None else roots / mapped.scale[:, None]
-        means = np.stack([mapped.mean(mean) for mean in means])
+    location, scale = location_and_scale(mapped, d)
+    roots, means = axes / np.sqrt(values)[:, None] / scale[:, None], groups.means * scale + location
     shares = class_priors(priors, counts)
     return QuadraticClassifier(
         classes=classes,
@@ -279,11 +274,9 @@ def _known(release: ReleasedColumns, features: NDArray[np.intp], preprocessing: 
     known = {"privacy": release.report, "feature_names": release._names_of(features)}
     if preprocessing is None:
         return known
-    d = len(features)
-    scale = np.ones(d) if preprocessing.scale is None else preprocessing.scale
-    location = np.zeros(d) if preprocessing.location is None else preprocessing.location
+    location, scale = location_and_scale(preprocessing, len(features))
     limits = location - preprocessing.largest * scale, location + preprocessing.largest * scale
-    return {**known, "limits": limits, "absent": absent_values(preprocessing, d)}
+    return {**known, "limits": limits, "absent": absent_values(preprocessing, len(features))}
 
 
 def label_array(classes: Sequence[Hashable]) -> NDArray[Any]:

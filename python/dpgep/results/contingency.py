@@ -27,7 +27,7 @@ from dpgep._show import html_table, with_intervals
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, mean_factor, total_mean
 from dpgep.models.pairwise import require_no_pairs
-from dpgep.models.preprocessing import Preprocessing
+from dpgep.models.preprocessing import Preprocessing, location_and_scale
 from dpgep.models.redundant import Redundancy
 from dpgep.models.row_model import PencilPart
 from dpgep.results.columns import Answer, ReleasedColumns, of_hidden, on_one_thread_of_blas
@@ -58,25 +58,18 @@ def indicators_of(release: ReleasedColumns, column: str) -> NDArray[np.intp]:
 
 @dataclass(frozen=True, eq=False)
 class Variables:
-    """Affine functions of q mapped columns, k of them: indicators of a categorical column, or numbers as they are.
-
-    Attributes
-    ----------
-    places : (q,), of the columns among the moments.
-    forms, offsets : (k, q) and (k,), f and o.
-    mean : (q,), released, of the mapped columns.
-    restored : (q,), what covariances with each are multiplied by where they were put back as they were before clipping:
-        an indicator of a share p has the variance p (1 - p).
-    least : the least share that counts as one: of a person, or as much as the noise of the sums.
-    """
+    """Affine functions of q mapped columns, k of them: indicators of a categorical column, or numbers as they are."""
 
     labels: tuple[str, ...]
-    places: NDArray[np.intp]
+    places: NDArray[np.intp]  # (q,), of the columns among the moments
+    # forms, offsets: (k, q) and (k,), f and o
     forms: Matrix
     offsets: Matrix
-    mean: Matrix
+    mean: Matrix  # (q,), released, of the mapped columns
+    # (q,), what covariances with each are multiplied by where they were put back as they were before clipping: an
+    # indicator of a share p has the variance p (1 - p)
     restored: Matrix
-    least: float
+    least: float  # the least share that counts as one: of a person, or as much as the noise of the sums
 
     @classmethod
     def of_numbers(
@@ -87,12 +80,8 @@ class Variables:
         preprocessing: Preprocessing | None,
     ) -> Variables:
         """Columns at these places among the moments, x = location + scale z."""
-        scale = None if preprocessing is None else preprocessing.scale
-        location = None if preprocessing is None else preprocessing.location
-        ones = np.ones(len(places))
-        forms = np.diag(ones if scale is None else scale[places])
-        offsets = 0 * ones if location is None else location[places]
-        return cls(names, places, forms, offsets, total_mean(noisy)[places], ones, 0.0)
+        location, scale = (part[places] for part in location_and_scale(preprocessing, len(noisy.second)))
+        return cls(names, places, np.diag(scale), location, total_mean(noisy)[places], np.ones(len(places)), 0.0)
 
     @classmethod
     def of_category(

@@ -202,20 +202,12 @@ def _analysis(
 
 @dataclass(frozen=True, eq=False)
 class _Axes:
-    """Axes in which categories and numbers have the unit variance, d = J - Q + P of them.
+    """Axes in which categories and numbers have the unit variance, d = J - Q + P of them."""
 
-    Attributes
-    ----------
-    to_axes : (d, q), of mapped columns.
-    to_columns : (J + P, d), coordinates of categories and numbers from vectors.
-    same : (d, d), axes of one column.
-    noise : (d, d), variances of the noise of entries.
-    """
-
-    to_axes: Matrix
-    to_columns: Matrix
-    same: NDArray[np.bool_]
-    noise: Matrix
+    to_axes: Matrix  # (d, q), of mapped columns
+    to_columns: Matrix  # (J + P, d), coordinates of categories and numbers from vectors
+    same: NDArray[np.bool_]  # (d, d), axes of one column
+    noise: Matrix  # (d, d), variances of the noise of entries
 
     @classmethod
     def of(cls, found: list[Variables], noisy: ReleasedMoments, p: int) -> _Axes:

@@ -33,6 +33,7 @@ from dpgep.models.model import Matrix
 from dpgep.models.moments import MomentNoise, ReleasedMoments, effective_counts, goe, in_one_group, of_groups
 from dpgep.models.null import edge, spectrum_before_noise
 from dpgep.models.plausible import bartlett, root_of
+from dpgep.models.preprocessing import location_and_scale
 from dpgep.results.columns import Answer, Columns, ReleasedColumns, on_one_thread_of_blas
 from dpgep.results.intervals import Intervals, degrees, require_law
 from dpgep.sources.names import listed
@@ -332,7 +333,7 @@ def fair_pca(
     features, labels = release._numbers(columns), release._group_labels
     k = require_count("n_components", n_components, largest=len(features))
     noisy, mapped = release._groups_alone(labels, features)
-    of_release = np.ones(len(features)) if mapped is None or mapped.scale is None else mapped.scale
+    of_release = location_and_scale(mapped, len(features))[1]
 
     def units(groups: Groups) -> Matrix:
         if not standardize:
@@ -390,7 +391,7 @@ def answer(
     relative = vectors[:, :k].T
     relative *= np.sign(relative[np.arange(len(relative)), np.abs(relative).argmax(axis=1)])[:, None]
     if to_columns is None:
-        to_columns = np.ones(len(features)) if mapped is None or mapped.scale is None else 1 / mapped.scale
+        to_columns = 1 / location_and_scale(mapped, len(features))[1]
     return GroupDirections(
         title=title,
         groups=tuple(map(str, labels)),

@@ -8,10 +8,10 @@ from typing import Any, NoReturn
 
 import numpy as np
 import scipy  # its sparse solvers are loaded when they are used
-from numpy.typing import NDArray
 
 from dpgep._dispatch import core
 from dpgep.methods import METHODS
+from dpgep.models.model import Matrix
 from dpgep.models.preprocessing import Preprocessing
 from dpgep.privacy.curator import Curator, Query, Release
 from dpgep.privacy.ledger import Ledger
@@ -19,8 +19,6 @@ from dpgep.privacy.products import ProductNoise, Products
 from dpgep.problems.problem import Problem
 from dpgep.reports.report import PrivacyReport
 from dpgep.results.solution import Solution, solution_of, warn_of_accuracy
-
-Matrix = NDArray[np.float64]
 
 
 class MatrixFreeRelease:

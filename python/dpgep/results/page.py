@@ -21,7 +21,7 @@ from dpgep.errors import AccuracyWarning
 from dpgep.models.clipping import Clipping
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, standardization_of, total_mean
-from dpgep.models.preprocessing import Preprocessing
+from dpgep.models.preprocessing import Preprocessing, location_and_scale
 from dpgep.privacy.ledger import LEDGER, ledger_rows
 from dpgep.reports.guarantee import SIGNATURE, key_rows, risk_sentences
 from dpgep.reports.report import document_of
@@ -63,7 +63,7 @@ def _data(release: Any, level: float, about: dict[str, Any]) -> dict[str, Any]:
         pca = {"plain": _judged(release, False), "standardized": _judged(release, True)}
         noisy, preprocessing = release._moments_of(release._numbers(None))
     standard, d, tail = standardization_of(noisy), len(noisy.second), (1 + level) / 2
-    freedom = np.maximum(noisy.n - np.arange(d) - 1, 1.0)
+    freedom, (location, scale) = np.maximum(noisy.n - np.arange(d) - 1, 1.0), location_and_scale(preprocessing, d)
     bought, below, above = reach_of_means(noisy, preprocessing, release._row_bound)
     return {
         "names": described.names,
@@ -77,8 +77,8 @@ def _data(release: Any, level: float, about: dict[str, Any]) -> dict[str, Any]:
         "second": _triangle(noisy.second),
         "mean": total_mean(noisy).tolist(),
         "noise": asdict(noisy.noise),
-        "scale": _units(preprocessing, "scale", 1.0, d),
-        "location": _units(preprocessing, "location", 0.0, d),
+        "scale": scale.tolist(),
+        "location": location.tolist(),
         "standard": {"scale": standard.scale.tolist(), "variances": standard.variances.tolist()},
         "in_pairs": noisy.pairs is not None,
         "missing": release._absent,
@@ -146,11 +146,6 @@ def _guarantee(release: Any, about: dict[str, Any]) -> dict[str, Any]:
 def _clipping(clipping: Clipping) -> dict[str, Any]:
     parts = {name: getattr(clipping, name).tolist() for name in ("lost", "most")}
     return {"covariance": _triangle(clipping.covariance), **parts, "doubt": clipping.doubt}
-
-
-def _units(preprocessing: Preprocessing | None, name: str, default: float, d: int) -> list[float]:
-    part = None if preprocessing is None else getattr(preprocessing, name)
-    return [default] * d if part is None else part.tolist()
 
 
 def _triangle(matrix: Matrix, written: Any = np.ndarray.tolist) -> list[list[float]]:

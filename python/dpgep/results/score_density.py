@@ -16,6 +16,7 @@ from dpgep._checks import require_count
 from dpgep._optional import data_frame
 from dpgep.models.model import Matrix
 from dpgep.models.moments import effective_counts, together, total_mean, total_share
+from dpgep.models.preprocessing import location_and_scale
 from dpgep.models.row_model import Grouping
 from dpgep.privacy.clipped_products import Asked
 from dpgep.reports.report import PrivacyReport
@@ -151,13 +152,11 @@ class Frame:
             raise ValueError('scores need released moments: solve with method="release", and not missing="pairwise"')
         weights, axes = _weights(solution, components)
         mean = np.zeros(weights.shape[1]) if solution.mean is None else solution.mean
-        if preprocessing is not None:
-            mean = mean if preprocessing.location is None else mean - preprocessing.location
-            scale = 1.0 if preprocessing.scale is None else preprocessing.scale
-            weights, mean = weights * scale, mean / scale
-            if preprocessing.linear is not None:  # rows are linear^T (x - location)/scale
-                weights = np.linalg.solve(preprocessing.linear, weights.T).T
-                mean = preprocessing.linear.T @ mean
+        location, scale = location_and_scale(preprocessing, weights.shape[1])
+        weights, mean = weights * scale, (mean - location) / scale
+        if preprocessing is not None and preprocessing.linear is not None:  # rows are linear^T (x - location)/scale
+            weights = np.linalg.solve(preprocessing.linear, weights.T).T
+            mean = preprocessing.linear.T @ mean
         everybody = together(moments)
         second, centre = everybody.second / total_share(everybody), total_mean(everybody)
         variances = np.einsum("ij,jk,ik->i", weights, second, weights)

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, overload
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpgep._optional import data_frame
 from dpgep._show import html_table, interval_picture
@@ -18,10 +17,10 @@ from dpgep.methods.auto import may_favour_clipping
 from dpgep.methods.base import Diagnostics, MethodResult
 from dpgep.methods.eigen import judged_components, on_one_thread
 from dpgep.methods.release import MOST_FEATURES, ReleaseDiagnostics, columns_are
-from dpgep.models.model import Model
+from dpgep.models.model import Matrix, Model
 from dpgep.models.moments import ReleasedMoments, paired, together, total_mean
 from dpgep.models.pairwise import require_no_pairs
-from dpgep.models.preprocessing import Preprocessing, unclipped
+from dpgep.models.preprocessing import Preprocessing, location_and_scale, takes_missing, unclipped
 from dpgep.models.redundant import Redundancy, reduced
 from dpgep.models.row_model import MomentsPencil, RowModel, in_units, names_of_views, view_labels
 from dpgep.reports.report import PrivacyReport
@@ -31,8 +30,6 @@ from dpgep.sources import Scan, Selection
 from dpgep.sources.kinds import is_dask_frame, is_table
 from dpgep.sources.names import Names, check_same, listed
 from dpgep.sources.tables import table_matrix
-
-Matrix = NDArray[np.float64]
 
 SOLUTION = Format("dpgep-solution")
 
@@ -352,9 +349,7 @@ def project(values: Any, weights: Matrix, mean: Any, absent: Matrix | None, name
 
 def absent_values(preprocessing: Preprocessing | None, d: int) -> Matrix | None:
     """What absent values count as: the location of their column; None where none are expected."""
-    if preprocessing is None or not preprocessing.missing:
-        return None
-    return np.zeros(d) if preprocessing.location is None else preprocessing.location
+    return location_and_scale(preprocessing, d)[0] if takes_missing(preprocessing) else None
 
 
 def new_rows(values: Any, d: int, absent: Matrix | None, names: Names, name: str) -> Any:

@@ -150,23 +150,16 @@ def _sides(release: ReleasedColumns, on: Columns, instruments: Columns) -> tuple
 
 @dataclass(frozen=True, eq=False)
 class _TwoStages:
-    """Of mapped columns (x, w, z, y), k of x and p of x and w; theta = (intercept, b).
-
-    Attributes
-    ----------
-    along : (q, q), D.
-    of_others : (p - k, p - k), C_ww^-1.
-    partial : (d, k + 1), coefficients of x' and y' on all columns.
-    total, added : (k + 1, k + 1), T before B is taken off, and B.
-    """
+    """Of mapped columns (x, w, z, y), k of x and p of x and w; theta = (intercept, b)."""
 
     covariance: Matrix
     mean: Matrix
     k: int
     p: int
-    along: Matrix
-    of_others: Matrix
-    partial: Matrix
+    along: Matrix  # (q, q), D
+    of_others: Matrix  # (p - k, p - k), C_ww^-1
+    partial: Matrix  # (d, k + 1), coefficients of x' and y' on all columns
+    # total, added: (k + 1, k + 1), T before B is taken off, and B
     total: Matrix
     added: Matrix
 
