@@ -4,13 +4,8 @@ Each matrix is a combination of two scatters (`Scatter`): T of rows around their
 groups, or T's blocks between views, or within them. A new model of rows is a class here and an entry of `_KINDS`;
 CONTRIBUTING.md says what makes it one of ours.
 
-The difference of the covariances of two groups, A = C_1 - alpha C_2, is made of second moments by group. With the
-people of a group as a release of nobody else (`of_group`), C = M - m m^T, divided by a released number of people, whose
-noise z moves M/c and S/c as well. With e the noise of the mean and Z that of M, all divided by c,
-
-    u^T dC v = u^T Z v - (m.u)(e.v) - (m.v)(e.u) + z ((m.u)(m.v) - u^T C v),
-
-to first order, and the noise of the groups is independent.
+The difference of the covariances of two groups, A = C_1 - alpha C_2, is made of second moments by group, divided by
+released numbers of people: docs/mathematics.md, section 5.
 """
 
 from __future__ import annotations
@@ -252,7 +247,7 @@ class _Group:
         return root_of(_Group(self.before_noise).covariance)
 
     def error_variances(self, left: Any, right: Matrix) -> Matrix:
-        """Var of u_j^T dC v_i, shape (k, r)."""
+        """Var of u_j^T dC v_i, shape (k, r), dC = Z - m e^T - e m^T + z (m m^T - C), z the noise of the count."""
         moments, noise = self.moments, self.moments.noise
         of_rows = replace(moments, noise=replace(noise, counts=0.0))
         of_count = np.outer(self.mean @ right, self.mean @ left) - (self.covariance @ right).T @ left

@@ -4,21 +4,13 @@ x is the clipped row in the unit ball, e(group) marks a class, a slice, or (one 
 second moment, the sums per group and the counts per group; one symmetric rank-k update per block of rows computes all
 of them.
 
-Their noise moves a generalized eigenvector, to first order, as follows. With B-orthonormal eigenvectors v_j, the
-coefficient of v_j in the error of v_i is v_j^T (dA - lambda_i dB) v_i over lambda_i - lambda_j. Every A and B here is a
-combination of two Schur complements of the moment matrix M,
+Every A and B is a combination of two Schur complements of it, whose derivatives in the noise Z are
 
-    total   T = M_xx - m m^T                   (complement of the one column "everybody"),
-    within  W = M_xx - sum_g S_g S_g^T / c_g   (complement of all group columns),
+    T = M - m m^T,                   dT = F^T Z F,   F v = [v; -(m.v) 1],
+    W = M - sum_g S_g S_g^T / c_g,   dW = E^T Z E,   E v = [v; -(S_g.v)/c_g]_g:
 
-and the derivative of a Schur complement is dT = F^T Z F with F v = [v; -(m.v) 1], dW = E^T Z E with E v = [v;
--(S_g.v)/c_g]_g, Z being the noise of the release. So the coefficient is a linear form in Z and its variance a closed
-form.
-
-Standardized columns: A = D^(-1/2) C D^(-1/2), the correlation matrix of the released covariance C, D = diag(C). In
-coordinates u = D^(1/2) v, the pair (C, D) is (A, I). Its diagonal carries no noise, as that of D is that of C. The
-coefficient of v_j in the error of v_i is v_j^T (dC - lambda_i diag(dC)) v_i over lambda_i - lambda_j: a linear form in
-the noise again.
+the error of v_i along v_j, v_j^T (dA - lambda_i dB) v_i, is a linear form in Z, also of standardized columns, and its
+variance a closed form (docs/mathematics.md, section 5).
 """
 
 from __future__ import annotations

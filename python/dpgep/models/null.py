@@ -1,19 +1,8 @@
 """The known law of GOE noise: what a noisy matrix may have been before it, and its own leading eigenvalue.
 
-The leading eigenvalue comes from O(d) numbers in place of d^2: that of a tridiagonal matrix of the same law.
-
-Householder reflections make a symmetric matrix tridiagonal and keep its eigenvalues. Of a GOE with deviation s on its
-diagonal and s/sqrt(2) beside it, each reflection leaves the law of what is left as it was. So entries are independent:
-N(0, s^2) on the diagonal and s/sqrt(2) chi_{d-1}, ..., s/sqrt(2) chi_1 beside it (Trotter 1984; Dumitriu and Edelman
-2002).
-
-Noise e ~ N(0, t^2 I) in a mean m adds -(m e^T + e m^T) - e e^T. In a basis that begins with m/|m| the first part
-changes the first row alone, adding N(0, 4 |m|^2 t^2) to its first entry and independent N(0, |m|^2 t^2) to the others.
-That row is still isotropic beyond its first entry, so that the first reflection finds nothing new: only the first
-entries of the two diagonals have larger deviations.
-
-An eigenvector of the largest eigenvalue decays beyond the first d^(1/3) coordinates as Airy's function does: a corner
-of some times as many is enough (Edelman and Persson 2005).
+The leading eigenvalue comes from O(d) numbers in place of d^2: that of a tridiagonal matrix of the same law, with
+larger first entries for the noise of a mean (docs/mathematics.md, section 5). Its eigenvector decays beyond the first
+d^(1/3) coordinates as Airy's function does: a corner of some times as many is enough (Edelman and Persson 2005).
 """
 
 from __future__ import annotations

@@ -9,16 +9,9 @@ of m, and P, X and W the blocks z z^T, z m^T and m m^T of the second moment, all
     Q_ij = (t_i + X_ij)/2                     sum of z_i over them,       Q_ii = t_i,
     C_ij = P_ij/N_ij - Q_ij Q_ji/N_ij^2       their covariance,
 
-since (1 + m_i)/2 is the indicator of a value, and z_i m_i = z_i. To first order its noise is
-
-    dC_ij = (dP_ij - q_j dQ_ij - q_i dQ_ji - (C_ij - q_i q_j) dN_ij)/N_ij,   q_i = Q_ij/N_ij,
-
-with independent noise in t, s, and the entries of P, X and W: a variance for each entry. That entries of one column
-share the noise of s is left out. C is not positive semidefinite in general, noise or not: it is projected.
-
-Marks of both signs are half as long as those of 0 and 1, which tell the same. They take the fifth SHARE of the squared
-joint bound, d a^2 = R'^2/5: the noise of P grows by a quarter with them, and that of N_ij falls with their square. Of
-correlations of 0.3 and of 1 the squared error is within 5 and 20 % of its least for any share.
+and to first order dC_ij = (dP_ij - q_j dQ_ij - q_i dQ_ji - (C_ij - q_i q_j) dN_ij)/N_ij with q_i = Q_ij/N_ij. C is
+not positive semidefinite in general, noise or not: it is projected. Marks take the fifth SHARE of the squared joint
+bound, d a^2 = R'^2/5 (docs/mathematics.md, section 3).
 """
 
 from __future__ import annotations
@@ -100,12 +93,7 @@ class Pairs:
         return 1 / float((1 / self.shares).mean(axis=1).max())
 
     def correlation_variances(self, rho: Matrix) -> Matrix:
-        """N Var r_ij of Gaussian rows with correlations rho, of which some are absent at random.
-
-        r_ij divides the covariance over people with both by deviations over people with one of them. The delta method,
-        with Var C_ij = (1 + rho^2)/N_ij, Var C_ii = 2/N_i, Cov(C_ij, C_ii) = 2 rho/N_i and Cov(C_ii, C_jj) = 2 rho^2
-        N_ij/(N_i N_j), gives (1 - rho^2)^2/n where nothing is absent.
-        """
+        """N Var r_ij of Gaussian rows with correlations rho, of which some are absent at random (section 3)."""
         inverse, square = 1 / self.people, rho**2
         sums, products = np.add.outer(inverse, inverse), np.multiply.outer(inverse, inverse)
         variances = (1 + square) / self.shares - 1.5 * square * sums + square**2 * self.shares * products

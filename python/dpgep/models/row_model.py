@@ -173,10 +173,8 @@ def _uncentred(traits: Traits) -> Traits:
 
 
 def layout_of(model: RowModel, facts: PublicFacts, preprocessing: Preprocessing | None = None) -> MomentLayout:
-    """Blocks to release: sums of what is centred; counts of groups always, the total alone only where n is not public.
-
-    Sensitivities follow from it alone: a model cannot state others. Marks of what is absent add up to the number of
-    people, which must be exact.
+    """Blocks to release: sums of what is centred; counts of groups always, the total alone only where n is not public,
+    or marks of what is absent add up to it. Sensitivities follow from it alone: a model cannot state others.
     """
     if preprocessing is not None and preprocessing.pairwise:
         counts = facts.adjacency == "add-remove" or facts.weighted
