@@ -217,14 +217,9 @@ class Site:
     def mask(self, moments: Moments, keys: Mapping[str, bytes], *, budget: Budget | None = None) -> bytes:
         """Sums of this site with its share of the noise, masked: the message to the coordinator.
 
-        Parameters
-        ----------
-        moments : dpgep.Moments
-            Exact sums over the people of this site, who are nobody else's. They stay as they are.
-        keys : mapping of str to bytes
-            The ``key`` of every site by name, as the coordinator has passed them on.
-        budget : Budget, optional
-            Pays the mu of the terms, before anything leaves the site.
+        ``moments`` are exact sums over the people of this site, who are nobody else's, and stay as they are. ``keys``
+        has the ``key`` of every site by name, as the coordinator has passed them on. The ``budget`` pays the mu of the
+        terms, before anything leaves the site.
 
         Raises
         ------
@@ -303,23 +298,10 @@ class Site:
 def release(terms: Terms, keys: Mapping[str, bytes], messages: Mapping[str, bytes]) -> Release:
     """The coordinator's part: the sum of all sites' messages, in which the masks cancel, as one release.
 
-    Parameters
-    ----------
-    terms : Terms
-        What all have agreed on.
-    keys, messages : mapping of str to bytes
-        What `Site.key` and `Site.mask` of every site returned, by name.
-
-    Returns
-    -------
-    Release
-        What `dpgep.release` returns of the merged moments of all sites.
-
-    Raises
-    ------
-    ValueError
-        If a site is missing, which the message names: the sum of the others stays masked, and a new session is needed.
-        If a message is damaged, or belongs to other keys or terms; if masks do not cancel.
+    It is what `dpgep.release` returns of the merged moments of all sites. ``keys`` and ``messages`` are what `Site.key`
+    and `Site.mask` of every site returned, by name. Raises ValueError if a site is missing, which the message names:
+    the sum of the others stays masked, and a new session is needed; if a message is damaged, or belongs to other keys
+    or terms; and if masks do not cancel.
     """
     roster = _roster(terms, keys, None)
     digest, total = noted(_digest(terms, roster).hex()), _zeros(terms)

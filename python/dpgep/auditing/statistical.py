@@ -238,21 +238,10 @@ def audit_samples(
 ) -> AuditResult:
     """The bounds of `audit` from precomputed statistics: ``first`` on data, ``second`` on data_prime.
 
-    Parameters
-    ----------
-    first, second : array_like of shape (runs,), or (runs, m) with ``low_bits``
-        The statistic in independent runs, or the published numbers, in an order that does not depend on their values.
-    confidence, delta, gaussian, low_bits
-        As in `audit`.
-    parts : sequence of int
-        With ``low_bits``, lengths of the successive arrays that the m numbers come from; default: one array.
-        A pattern may be shared by all entries of an array.
-    claimed_mu, claimed_epsilon : float
-        The claims to compare with the bounds; ``claimed_epsilon`` is at ``delta``.
-
-    Returns
-    -------
-    AuditResult
+    ``first`` and ``second``, (runs,), or (runs, m) with ``low_bits``, are the statistic in independent runs, or the
+    published numbers, in an order that does not depend on their values. ``parts``, with ``low_bits``, are lengths of
+    the successive arrays that the m numbers come from, by default of one: a pattern may be shared by all entries of an
+    array. The claims are compared with the bounds; ``claimed_epsilon`` is at ``delta``. All else is as in `audit`.
     """
     if low_bits and gaussian:
         raise ValueError("gaussian=True assumes a statistic linear in the values, which one of their low bits is not")
