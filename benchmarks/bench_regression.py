@@ -19,7 +19,7 @@ import support
 
 import dpgep
 from dpgep.problems.builders import table_problem
-from dpgep.results.regression import Regression
+from dpgep.results.least_squares import Regression
 
 Matrix = support.Matrix
 

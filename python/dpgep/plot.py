@@ -23,7 +23,7 @@ from dpgep.reports.report import PrivacyReport
 from dpgep.results.estimates import MatrixEstimate
 from dpgep.results.group_means import GroupMeans
 from dpgep.results.intervals import Intervals
-from dpgep.results.regression import Regression
+from dpgep.results.least_squares import Regression
 from dpgep.results.score_density import ScoreDensity, normal_scores
 from dpgep.results.solution import Solution
 

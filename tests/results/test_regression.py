@@ -12,8 +12,9 @@ import statsmodels.api as sm
 from conftest import Matrix
 
 import dpgep
+from dpgep.models import TableModel
 from dpgep.models.moments import MomentNoise, ReleasedMoments, goe
-from dpgep.results.regression import Regression, _corrected_inverse, _of_mean, _resolvent, regression
+from dpgep.results.least_squares import Regression, _corrected_inverse, _of_mean, _resolvent
 from dpgep.results.release import Release
 
 NAMES = tuple("abcdef")
@@ -152,7 +153,9 @@ def test_noise_errors_are_those_of_repeated_releases(
     truth = np.append(mean[5] - mean[:5] @ beta, beta)
     squares, claimed = np.zeros(6), np.zeros(6)
     for _ in range(1000):
-        fit = regression(noisy(covariance, mean, noise, counted, rng), None, 5, range(5), privacy=report)
+        fit = dpgep.Release(
+            TableModel(6), report, noisy(covariance, mean, noise, counted, rng), frozenset()
+        ).regression(5)
         squares += (np.append(fit.intercept, fit.coefficients) - truth) ** 2
         claimed += fit.noise_errors**2
     np.testing.assert_allclose(squares / claimed, 1.0, atol=0.3)
@@ -176,7 +179,7 @@ def test_coefficients_and_errors_are_right_where_first_order_is_not(
     assert 400 * np.trace(v) ** 2 / np.trace(v @ v) > 4000
     for _ in range(400):
         moments = noisy(covariance, mean, noise, False, rng)
-        fit = regression(moments, None, p, range(p), privacy=report)
+        fit = dpgep.Release(TableModel(p + 1), report, moments, frozenset()).regression(p)
         slopes.append(fit.coefficients @ beta / (beta @ beta))
         residual.append(fit.residual_variance)
         squares += np.sum((fit.coefficients - beta) ** 2)

@@ -24,8 +24,8 @@ from dpgep.problems.problem import Problem
 from dpgep.results.classifiers import LinearClassifier
 from dpgep.results.estimates import MatrixEstimate
 from dpgep.results.intervals import Intervals
+from dpgep.results.least_squares import Regression
 from dpgep.results.matrix_free import MatrixFreeRelease
-from dpgep.results.regression import Regression
 
 Matrix = NDArray[np.float64]
 

@@ -7,7 +7,7 @@
 const dpgep = (() => {
   const FEW = 0.005, SHOWN = 4, RESOLVED = 100; // dpgep.models.redundant
   const DEPENDENT = 0.6; // dpgep.models.clipping
-  const CONVERGED = 1e-6, MOST_STEPS = 100, STEP = 0.8, COLLINEAR = 30, DROWNED = 0.5; // dpgep.results.regression
+  const CONVERGED = 1e-6, MOST_STEPS = 100, STEP = 0.8, COLLINEAR = 30, DROWNED = 0.5; // dpgep.results.least_squares
 
   // ---- Linear algebra
 
@@ -194,7 +194,7 @@ const dpgep = (() => {
     return { values, weights, total, noiseLevel: in_pairs ? null : noiseLevel, edge: edge && edge.edge, found: edge && edge.edge ? edge.found : null };
   }
 
-  // ---- Regression (dpgep.results.regression)
+  // ---- Regression (dpgep.results.least_squares)
 
   /** E[(m e^T + e m^T) A (m e^T + e m^T)] for e of independent entries of this variance. */
   function ofMean(a, m, variance) {

@@ -1,7 +1,7 @@
 """Partial correlations of released columns, and the graph of those that a graphical lasso keeps.
 
-With G the inverse of the covariance, corrected for its noise (`dpgep.results.regression`), the partial correlation of
-two columns given all others is r_ij = -G_ij/sqrt(G_ii G_jj). With u_i = G_i/sqrt(G_ii) an error N of the covariance
+With G the inverse of the covariance, corrected for its noise (`dpgep.results.least_squares`), the partial correlation
+of two columns given all others is r_ij = -G_ij/sqrt(G_ii G_jj). With u_i = G_i/sqrt(G_ii) an error N of the covariance
 moves it by u_i^T N u_j + r_ij (u_i^T N u_i + u_j^T N u_j)/2.
 """
 
@@ -25,7 +25,7 @@ from dpgep.models.pairwise import require_no_pairs
 from dpgep.results.columns import Answer, Columns, ReleasedColumns, on_one_thread_of_blas
 from dpgep.results.estimates import MatrixEstimate, correlation_of
 from dpgep.results.intervals import RowLaw, not_rejected, require_law
-from dpgep.results.regression import inverse_of_noisy
+from dpgep.results.least_squares import inverse_of_noisy
 from dpgep.results.synthetic import nearest_correlation
 
 # The part of an inverse that is noise from which on partial correlations are visibly drawn towards zero.

@@ -1,7 +1,7 @@
 """Regressions with a penalty, of few columns, or on few components: all of them from one released matrix.
 
 They need the correlations R of the columns and r with y. R belongs to C + Xi and r to b, as in the release's
-`regression` (`dpgep.results.regression`): what the noise asks for is corrected once, R is positive semidefinite, and
+`regression` (`dpgep.results.least_squares`): what the noise asks for is corrected once, R is positive semidefinite, and
 every path ends at that regression. Coefficients w are of columns and y in units of their deviations until the end.
 """
 
@@ -19,7 +19,7 @@ from dpgep._optional import data_frame, import_extra
 from dpgep.models.model import Matrix
 from dpgep.models.pairwise import require_no_pairs
 from dpgep.results.columns import Answer, Columns, ReleasedColumns, on_one_thread_of_blas
-from dpgep.results.regression import fitted, units_of
+from dpgep.results.least_squares import fitted, units_of
 
 By = Literal["lasso", "elastic net", "ridge", "subsets", "principal components", "pls"]
 # Penalties of a path where none are given, and the least relative to the largest.
@@ -109,15 +109,13 @@ def regression_path(
     """
     require_one_of("by", by, tuple(_PATHS))
     require_share("l1_ratio", l1_ratio)
-    names, (target, columns) = release.model.feature_names, release._regressed(y, on)
+    target, columns = release._regressed(y, on)
     if by == "subsets":
         require_count("the number of columns of subsets", len(columns), largest=_TRIED)
     noisy, preprocessing = release._of_everybody
     require_no_pairs(noisy, "regressions")
     release._judged(np.array([*columns, target]))
-    mapped = None if preprocessing is None else preprocessing.restricted(np.array(columns))
-    indicators = release._indicators_of(np.array(columns))
-    fit, basis, left_out = fitted(noisy, mapped, target, columns, 0.0, indicators, names)
+    fit, basis, left_out = fitted(release, target, columns, 0.0)
     covariance, along = basis @ np.linalg.inv(fit.inverse) @ basis.T, basis @ fit.b
     deviations, variance = np.sqrt(np.diagonal(covariance)), float(along @ covariance @ along) + fit.mean_square
     ratios = np.sqrt(variance) / np.where(deviations > 0, deviations, 1.0)
@@ -128,7 +126,7 @@ def regression_path(
     alpha = fit.alpha + (fit.b - mapped_b @ basis) @ fit.mean
     theta = np.column_stack([alpha, mapped_b]) @ to_units.T
     explained = 2 * w @ r_xy - np.einsum("ki,ij,kj->k", w, r_xx, w, optimize=True)
-    labels = tuple(map(str, range(len(noisy.second)))) if names is None else names
+    *labels, of_y = release._labels_of(np.array([*columns, target]))
     return RegressionPath(
         by=by,
         steps=found,
@@ -137,8 +135,8 @@ def regression_path(
         r_squared=np.clip(1 - variance * (1 - explained) / fit.variance, 0.0, 1.0)
         if fit.variance > 0
         else 0 * explained,
-        names=tuple(labels[j] for j in columns),
-        target=labels[target],
+        names=tuple(labels),
+        target=of_y,
         left_out=left_out,
         **release._known(noisy.n),
     )

@@ -44,6 +44,7 @@ from dpgep.results import (
     factor_analysis,
     group_directions,
     group_means,
+    least_squares,
     multivariate,
     page,
     partial,
@@ -52,9 +53,7 @@ from dpgep.results import (
     synthetic,
     two_stage,
 )
-from dpgep.results.columns import Columns, ReleasedColumns, of_unseen, on_one_thread_of_blas
-from dpgep.results.intervals import RowLaw
-from dpgep.results.regression import Regression, regression
+from dpgep.results.columns import Columns, ReleasedColumns, of_unseen
 from dpgep.results.solution import Solution, solution_of, warn_of_accuracy
 from dpgep.serialization import Format, Target, save
 from dpgep.sources.names import listed
@@ -179,6 +178,7 @@ class Release(ReleasedColumns):
     graph = partial.graph
     factors = factor_analysis.factors
     instrumental = two_stage.instrumental
+    regression = least_squares.regression
     regression_path = paths.regression_path
     describe = estimates.describe
     crosstab = contingency.crosstab
@@ -194,46 +194,6 @@ class Release(ReleasedColumns):
     quadratic_classifier = classifiers.quadratic_classifier
     sample = synthetic.sample
     to_html = page.to_html
-
-    @on_one_thread_of_blas
-    def regression(
-        self,
-        y: str | int,
-        on: Columns = None,
-        *,
-        ridge: float | None = None,
-        level: float = 0.9,
-        rows: RowLaw = "gaussian",
-    ) -> Regression:
-        """Least squares of the column ``y`` on others (default: all others), with an intercept, in their units.
-
-        Errors cover the noise and which people were sampled (docs/regression.md). ``ridge`` is a penalty xi on squared
-        coefficients, in units of the variance of mapped columns: the answer, and what the intervals hold, is then
-        (C_xx + xi I)^-1 C_xy of the population. What the known noise asks for is corrected in either case.
-
-        ``rows`` is what errors of people being a sample rest on: "gaussian", errors of one variance whatever the
-        columns are, as in classical least squares, where the columns may have any distribution (with a ridge:
-        Gaussian); "bounded", nothing but the enforced bound, for upper bounds. ``level`` is of the intervals that are
-        printed. Raises ValueError for unknown columns, or one twice, and, without noise, for columns that are linearly
-        dependent.
-        """
-        target, columns = self._regressed(y, on)
-        noisy, preprocessing = self._of_everybody
-        require_no_pairs(noisy, "errors of a regression")
-        found = regression(
-            noisy,
-            preprocessing,
-            target,
-            columns,
-            privacy=self.report,
-            names=self.model.feature_names,
-            indicators=self._indicators_of(np.array(columns)),
-            ridge=ridge,
-            rows=rows,
-            level=level,
-        )
-        self._judged(np.array([*columns, target]))
-        return found
 
     def _two_views(
         self, model: type[CcaModel] | type[PlsModel], x: Columns, y: Columns

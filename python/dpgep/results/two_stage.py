@@ -1,7 +1,7 @@
 """Two-stage least squares of released columns: a regression on columns that depend on its error, by instruments.
 
 Columns x are endogenous, w exogenous, z instruments, q = (w, z); r' are the residuals of r on w. With C the released
-covariance, G = (C_qq + Xi)^-1 (`dpgep.results.regression`) and D = G_qz G_zz^-1 G_zq the inverse along the instruments,
+covariance, G = (C_qq + Xi)^-1 (`dpgep.results.least_squares`), D = G_qz G_zz^-1 G_zq the inverse along the instruments,
 
     b_x = T_xx^-1 T_xy,   T = C_q,(x',y')^T D C_q,(x',y') - f B,   b_w = C_ww^-1 (C_wy - C_wx b_x),
 
@@ -27,7 +27,7 @@ from dpgep.models.moments import ReleasedMoments, total_mean
 from dpgep.models.pairwise import require_no_pairs
 from dpgep.results.columns import Columns, ReleasedColumns, number_of, on_one_thread_of_blas
 from dpgep.results.intervals import require_law
-from dpgep.results.regression import Regression, inverse_of_noisy, units_of
+from dpgep.results.least_squares import Regression, inverse_of_noisy, units_of
 from dpgep.results.solution import absent_values
 from dpgep.sources.names import Names, listed
 

@@ -13,7 +13,6 @@ docs/regression.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -28,11 +27,11 @@ from dpgep.errors import AccuracyWarning, warn
 from dpgep.methods.release import columns_are
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, mean_factor, total_mean
-from dpgep.models.preprocessing import Preprocessing
+from dpgep.models.pairwise import require_no_pairs
+from dpgep.models.preprocessing import Preprocessing, location_and_scale
 from dpgep.models.redundant import Redundancy
-from dpgep.models.row_model import Indicators, PencilPart
-from dpgep.reports.report import PrivacyReport
-from dpgep.results.columns import Answer
+from dpgep.models.row_model import PencilPart
+from dpgep.results.columns import Answer, Columns, ReleasedColumns, on_one_thread_of_blas
 from dpgep.results.intervals import RowLaw, require_law
 from dpgep.results.solution import absent_values, project
 from dpgep.sources.names import Names
@@ -190,36 +189,40 @@ class Regression(Answer):
         return [f"  left out  {each}, which is 1 for everybody" for each in self.left_out]
 
 
+@on_one_thread_of_blas
 def regression(
-    released: ReleasedMoments,
-    preprocessing: Preprocessing | None,
-    target: int,
-    on: Sequence[int],
+    release: ReleasedColumns,
+    y: str | int,
+    on: Columns = None,
     *,
-    privacy: PrivacyReport,
-    names: Names = None,
-    indicators: Indicators = (),
     ridge: float | None = None,
-    rows: RowLaw = "gaussian",
     level: float = 0.9,
+    rows: RowLaw = "gaussian",
 ) -> Regression:
-    """Least squares of the column ``target`` on others, from moments of mapped rows in one group: `Release.regression`.
+    """Least squares of the column ``y`` on others (default: all others), with an intercept, in their units.
 
-    ``names``: of all d columns. ``indicators``: the places among ``on`` of all indicators of a categorical column; if
-    their sum shows no variance, its direction is left out.
+    Errors cover the noise and which people were sampled (docs/regression.md). ``ridge`` is a penalty xi on squared
+    coefficients, in units of the variance of mapped columns: the answer, and what the intervals hold, is then
+    (C_xx + xi I)^-1 C_xy of the population. What the known noise asks for is corrected in either case.
+
+    ``rows`` is what errors of people being a sample rest on: "gaussian", errors of one variance whatever the
+    columns are, as in classical least squares, where the columns may have any distribution (with a ridge:
+    Gaussian); "bounded", nothing but the enforced bound, for upper bounds. ``level`` is of the intervals that are
+    printed. Raises ValueError for unknown columns, or one twice, and, without noise, for columns that are linearly
+    dependent.
     """
-    columns = [int(j) for j in on]
+    target, columns = release._regressed(y, on)
     require_law(level, rows)
-    penalty = 0.0 if ridge is None else ridge
+    penalty, names = 0.0 if ridge is None else ridge, release.model.feature_names
     require_non_negative("ridge", penalty)
-    mapped = None if preprocessing is None else preprocessing.restricted(np.array(columns))
-    fit, basis, left_out = fitted(released, mapped, target, columns, float(penalty), indicators, names)
+    released, preprocessing = release._of_everybody
+    require_no_pairs(released, "errors of a regression")
+    fit, basis, left_out = fitted(release, target, columns, float(penalty))
     to_units, offset = units_of(preprocessing, target, columns)
     to_units = to_units @ scipy.linalg.block_diag(1.0, basis)
     theta = to_units @ np.append(fit.alpha, fit.b)
     reach = _reach_of_clipping(fit, released, target, columns, basis, to_units)
-    assert privacy.bound is not None  # of rows
-    people = fit.people_variances(to_units, None if rows == "gaussian" else privacy.bound)
+    people = fit.people_variances(to_units, None if rows == "gaussian" else release._row_bound)
     of_noise, noise_share = fit.noise
     if noise_share > _DROWNED:
         message = (
@@ -235,8 +238,10 @@ def regression(
             "predictions. Leave one out, or give a ridge"
         )
         warn(message, AccuracyWarning)
-    labels = tuple(map(str, range(len(released.second)))) if names is None else names
-    scale = 1.0 if preprocessing is None or preprocessing.scale is None else float(preprocessing.scale[target])
+    release._judged(np.array([*columns, target]))
+    scale = float(location_and_scale(preprocessing, len(released.second))[1][target])
+    absent = absent_values(preprocessing, len(released.second))
+    *labels, of_y = release._labels_of(np.array([*columns, target]))
     return Regression(
         coefficients=theta[1:],
         intercept=float(theta[0] + offset),
@@ -249,32 +254,29 @@ def regression(
         ridge=float(penalty),
         rows=rows,
         level=level,
-        names=tuple(labels[j] for j in columns),
-        target=labels[target],
-        n_people=released.n,
-        privacy=privacy,
-        absent=preprocessing is not None and preprocessing.missing,
+        names=tuple(labels),
+        target=of_y,
         preprocessing=preprocessing,
         left_out=left_out,
-        _absent=absent_values(mapped, len(columns)),
+        _absent=None if absent is None else absent[columns],
         _named=names is not None,
+        **release._known(released.n),
     )
 
 
-def fitted(
-    released: ReleasedMoments,
-    mapped: Preprocessing | None,
-    target: int,
-    on: list[int],
-    ridge: float,
-    indicators: Indicators,
-    names: Names,
-) -> tuple[_Fit, Matrix, tuple[str, ...]]:
-    """The fit in the coordinates along a basis of the columns, as columns; and what is left out across it, in words."""
-    labels = None if names is None else tuple(names[j] for j in on)
-    redundant = None if ridge else Redundancy.of_columns(indicators, len(on), labels, mapped)
+def fitted(release: ReleasedColumns, target: int, on: list[int], ridge: float) -> tuple[_Fit, Matrix, tuple[str, ...]]:
+    """The fit in the coordinates along a basis of the columns, as columns; and what is left out across it, in words.
+
+    The direction of the sum of all indicators of a category is left out, if that shows no variance.
+    """
+    (released, mapped), columns, names = release._of_everybody, np.array(on), release.model.feature_names
+    mapped = None if mapped is None else mapped.restricted(columns)
+    redundant = None
+    if not ridge:
+        indicators = release._indicators_of(columns)
+        redundant = Redundancy.of_columns(indicators, len(on), release._names_of(columns), mapped)
     if redundant is not None:
-        of_columns = released.restricted(np.array(on))
+        of_columns = released.restricted(columns)
         redundant = redundant.without_variance(PencilPart(-np.ones(1)), mean_factor(of_columns), of_columns)
     basis = np.eye(len(on)) if redundant is None else redundant.complement([slice(0, len(on))])
     if not basis.shape[1]:
@@ -506,12 +508,8 @@ def _freedom(n: float, p: int) -> float:
 
 def units_of(preprocessing: Preprocessing | None, y: int, x: list[int]) -> tuple[Matrix, float]:
     """T and an offset of the intercept: T theta are intercept and coefficients in the units of the columns."""
-    p = len(x)
-    location = None if preprocessing is None else preprocessing.location
-    scale = None if preprocessing is None else preprocessing.scale
-    ratios = np.ones(p) if scale is None else scale[y] / scale[x]
-    to_units = np.diag(np.append(1.0 if scale is None else scale[y], ratios))
-    if location is None:
-        return to_units, 0.0
+    location, scale = location_and_scale(preprocessing, max(y, *x) + 1)
+    ratios = scale[y] / scale[x]
+    to_units = np.diag(np.append(scale[y], ratios))
     to_units[0, 1:] = -location[x] * ratios
     return to_units, float(location[y])
