@@ -113,6 +113,11 @@ def asked(release: dpgep.Release, groups: dpgep.Release, n: int) -> Iterator[tup
         "directional": lambda: groups.central_subspace(by="directional regression", n_components=2),
         "fair pca": lambda: groups.fair_pca(by="sum", n_components=1),
     }
+    explained = spectra["redundancy"]
+    yield (
+        "explained",
+        lambda: ((m := explained()).explained, (m.explained_low, m.explained_high)),
+    )
     for name, spectrum in spectra.items():
         yield name, lambda spectrum=spectrum: values_of(spectrum())
     for name, analysis in (("mca", lambda: release.mca()), ("famd", lambda: release.famd(["region", "sex", *NUMBERS]))):
@@ -137,15 +142,16 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="number of the first draw: its seed")
     parser.add_argument("--epsilon", type=float, default=1.0)
     parser.add_argument("--n", type=int, default=20_000)
-    parser.add_argument("--table", default="", help="part of the name of a kind of tables")
-    parser.add_argument("--only", default="", help="part of the names of questions")
+    parser.add_argument("--table", default="", help="how the name of a kind of tables begins")
+    parser.add_argument("--only", default="", help="parts of the names of questions, with commas between them")
     parser.add_argument("--known", action="store_true", help="a known bound, the longest row of the table")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    for kind in (name for name in TABLES if options.table in name):
+    for kind in (name for name in TABLES if name.startswith(options.table)):
         population = drawn(kind, POPULATION, np.random.default_rng(9))
         exact = released(*population, False, epsilon=math.inf)
-        truths = {name: ask()[0] for name, ask in asked(*exact, POPULATION) if options.only in name}
+        parts = options.only.split(",")
+        truths = {name: ask()[0] for name, ask in asked(*exact, POPULATION) if any(part in name for part in parts)}
         if "quartiles" in truths:  # a release knows cells
             truths["quartiles"] = population[0][NUMBERS].quantile([0.25, 0.5, 0.75]).to_numpy().T
         held, said = defaultdict[str, list[Matrix]](list), defaultdict[str, list[bool]](list)
@@ -159,11 +165,11 @@ def main() -> None:
                     warnings.simplefilter("always")
                     values, (low, high) = ask()
                 truth = truths[name]
-                if not np.isfinite(values).any() or values.shape != truth.shape:
+                if not np.isfinite(values).any() or np.shape(values) != np.shape(truth):
                     continue  # unknown, or noise shows people who are not listed
                 if name in ("mca", "famd", "factors"):
                     values, truth, (low, high) = signed(values, truth, low, high)
-                held[name].append(((low <= truth) & (truth <= high)).ravel())
+                held[name].append(np.ravel((low <= truth) & (truth <= high)))
                 said[name].append(any(w.category is dpgep.AccuracyWarning for w in caught))
         for name, each in held.items():
             kept = np.array(each)

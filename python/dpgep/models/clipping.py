@@ -60,6 +60,12 @@ class Clipping(Shown):
         shift = None if self.shift is None else self.shift[features]
         return replace(self, covariance=covariance, lost=self.lost[features], most=self.most[features], shift=shift)
 
+    def others(self, restored: Matrix, along: Matrix) -> Iterator[Matrix]:
+        """Covariances before clipping beside that which was put back: `hypotheses`, nothing lost, and twice as much."""
+        yield from self.hypotheses(along)
+        yield self.covariance
+        yield 2 * restored - self.covariance
+
     def hypotheses(self, along: Matrix) -> Iterator[Matrix]:
         """Covariances before clipping: tails like the bulk; independent; dependent, for each column of ``along``.
 

@@ -231,13 +231,12 @@ const dpgep = (() => {
         throw new Error("These columns are linearly dependent, or constant: leave some out, or give a ridge.");
       return [inverted(inUnits).map((row, i) => row.map((x, j) => x / scale[i] / scale[j])), table(matrix.length, matrix.length, () => 0)];
     }
-    let [g, vectors] = resolvent(matrix, v);
+    let [g, vectors] = resolvent(matrix, v), held = table(matrix.length, matrix.length, () => 0);
     for (let round = 0; round < MOST_STEPS; round++) {
-      const [next, turned] = resolvent(combined(matrix, 1, ofMean(g, m, w)), v, vectors);
-      const step = combined(next, -1, g).map((row) => row.map((x) => STEP * x));
-      vectors = turned;
-      g = combined(g, 1, step);
-      if (size(step) <= CONVERGED * size(g)) break;
+      const change = combined(ofMean(g, m, w), -1, held);
+      if (size(product(product(g, change), g)) <= CONVERGED * size(g)) break;
+      held = combined(held, STEP, change);
+      [g, vectors] = resolvent(combined(matrix, 1, held), v, vectors);
     }
     return [g, noiseSquared(g, v, m, w)];
   }
@@ -335,7 +334,8 @@ const dpgep = (() => {
     if (!clipping) return toUnits.map(() => [0, 0]);
     const columns = [...x, y], here = block(covariance, columns, columns), leading = eigen(here).vectors[0];
     const opposite = leading.map((value, i) => (i === x.length ? -value : value));
-    const others = [...hypotheses(clipping, columns, [leading, opposite]), block(clipping.covariance, columns, columns)];
+    const before = block(clipping.covariance, columns, columns), more = combined(combined(here, 1, here), -1, before);
+    const others = [...hypotheses(clipping, columns, [leading, opposite]), before, more];
     const precision = inverted(g), column = applied(precision, b), moved = [toUnits.map(() => 0)];
     for (const other of others) {
       const change = combined(other, -1, here), within = change.slice(0, -1).map((row) => row.slice(0, -1));

@@ -264,7 +264,7 @@ class _Axes:
             return np.zeros_like(coordinates), np.zeros_like(coordinates)
         direction, variances = leading_first(clipping.covariance)[1][:, :1], np.maximum(np.diagonal(covariance), 0.0)
         moved = [coordinates]
-        for other in (*clipping.hypotheses(direction), clipping.covariance):
+        for other in clipping.others(covariance, direction):
             ratios = np.sqrt(variances / np.maximum(np.diagonal(other), 1e-300))
             found = self.coordinates(*self.leading(other * np.outer(ratios, ratios)), coordinates.shape[1])
             moved.append(found * np.where(np.sum(found * coordinates, axis=0) < 0, -1.0, 1.0))

@@ -52,11 +52,12 @@ _FEWEST_DRAWS, _MOST_DRAWS, _DRAWS_TIMES_SQUARE = 79, 159, 159 * 48**2
 _SURE = 2.0
 # Of a covariance, this many times what the bootstrap would leave out of the corrections is left out.
 _CAUTION = 2.0
-# Shares of a variance from which on what clipping took, and what it may have hidden, is warned of: the latter of rows
-# that are longer than Gaussian ones by this much. Of what noise alone hides all tables would be warned.
-_MUCH, _UNSEEN, _LONGER = 0.25, 0.15, 0.3
-# Where intervals do not hold clipping: of 25 tables of normal columns one exceeds these, of log-normal ones each.
-_NOT_HELD, _UNLIKE = 0.05, 0.55
+# Shares of a variance from which on what clipping took, and what it may have hidden, is warned of: the former none of
+# 50 tables of normal columns exceeds, and of log-normal ones all but one; the latter of rows that are longer than
+# Gaussian ones by this much. Of what noise alone hides all tables would be warned.
+_MUCH, _UNSEEN, _LONGER = 0.05, 0.15, 0.3
+# Where intervals do not hold clipping: one of 25 tables of normal columns exceeds it.
+_UNLIKE = 0.55
 # Halvings of [-1, 1] by which the end of an interval of correlations is found.
 _HALVINGS = 40
 # Public, and the same in every run: nothing about the data depends on it.
@@ -281,7 +282,7 @@ def warn_of_clipping(released: ReleasedMoments, names: Names, *, sizes: bool, he
     lost = 1 - np.divide(restored, before, out=np.ones_like(before), where=before > restored)
     largest = np.argsort(-lost, kind="stable")[:2]
     columns = " and ".join(str(j) if names is None else repr(names[j][:20]) for j in largest.tolist() if lost[j] > 0)
-    if not held and (lost.max() >= _NOT_HELD or clipping.without_tails > _UNLIKE):
+    if not held and (lost.max() >= _MUCH or clipping.without_tails > _UNLIKE):
         message = (
             f"clipping has taken from {f'columns such as {columns}' if columns else 'rows'} what is not put back here: "
             "intervals may not hold that. Logarithms or ranks of long tails, or more budget help"
@@ -315,10 +316,9 @@ def _moved(noisy: MomentsPencil, clipping: Clipping, regularization: float, k: i
         other = solved(replace(noisy, released=moments).pair(), regularization)
         return other.values[:k], degrees(other.vectors[:, :k], vectors, pair.b)
 
-    others, strayed = zip(*map(solution_of, clipping.hypotheses(vectors)), strict=True)
-    least = np.min([*others, solution_of(clipping.covariance)[0]], axis=0)  # or nothing was lost
-    below, above = clipping.widened(values, least, np.max(others, axis=0))
     restored = released.second - mean.T @ mean
+    others, strayed = zip(*map(solution_of, clipping.others(restored, vectors)), strict=True)
+    below, above = clipping.widened(values, np.min(others, axis=0), np.max(others, axis=0))
     grown, turned = solution_of(clipping.grown(restored))
     above = np.maximum(above, grown - values)
     larger = np.maximum(clipping.most - np.diagonal(restored), 0.0)
@@ -339,9 +339,10 @@ def degrees(vectors: Matrix, others: Matrix, b: Matrix | None) -> Matrix:
 def _widened(correlation: Matrix, clipping: Clipping) -> tuple[Matrix, Matrix]:
     """(below, above) by which intervals are longer for what clipping may have done to correlations."""
     low, high = clipping.entries()
-    scale = np.sqrt(np.maximum(np.diagonal(low), 1e-300))
+    scale, of_clipped = (np.sqrt(np.maximum(np.diagonal(each), 1e-300)) for each in (low, clipping.covariance))
     ends = [np.clip(end / np.outer(scale, scale), -1.0, 1.0) for end in (low, high)]
-    return clipping.widened(correlation, *ends)
+    more = 2 * correlation - clipping.covariance / np.outer(of_clipped, of_clipped)  # twice as much was lost
+    return clipping.widened(correlation, np.minimum(ends[0], more), np.maximum(ends[1], more))
 
 
 @dataclass(frozen=True, eq=False)

@@ -303,7 +303,7 @@ def _reach_of_clipping(
     leading = np.linalg.eigh(covariance)[1][:, -1:]
     along = np.hstack([leading, leading * np.append(np.ones(len(x)), -1.0)[:, None]])
     moved = [np.zeros(len(to_units))]
-    for other in (*clipping.hypotheses(along), clipping.covariance):  # the last: nothing was lost
+    for other in clipping.others(covariance, along):
         change = other - covariance
         inverse = np.linalg.inv(fit.inverse) + basis.T @ change[:-1, :-1] @ basis
         b = np.linalg.lstsq(inverse, np.linalg.solve(fit.inverse, fit.b) + basis.T @ change[:-1, -1], rcond=None)[0]
@@ -456,14 +456,16 @@ def _exact_inverse(covariance: Matrix, columns: NDArray[np.intp], basis: Matrix,
 def _corrected_inverse(matrix: Matrix, variation: float, mean: Matrix, mean_variation: float) -> tuple[Matrix, Matrix]:
     """G = (matrix + Xi)^-1, positive definite, and Xi = E[N G N] for N = Z - m e^T - e m^T.
 
-    The part of Z, v (tr(G) I + G), is solved for exactly (`_resolvent`); that of the mean is found in steps.
+    The part of Z, v (tr(G) I + G), is solved for exactly (`_resolvent`); that of the mean is found in steps, until a
+    step would not move G.
     """
-    g = _resolvent(matrix, variation)
+    g, of_mean = _resolvent(matrix, variation), np.zeros_like(matrix)
     for _ in range(_MOST_STEPS):
-        step = _STEP * (_resolvent(matrix + _of_mean(g, mean, mean_variation), variation) - g)
-        g = g + step
-        if np.linalg.norm(step) <= _CONVERGED * np.linalg.norm(g):  # the same in any basis
+        change = _of_mean(g, mean, mean_variation) - of_mean
+        if np.linalg.norm(g @ change @ g) <= _CONVERGED * np.linalg.norm(g):  # the same in any basis
             break
+        of_mean = of_mean + _STEP * change
+        g = _resolvent(matrix + of_mean, variation)
     return g, _noise_squared(g, variation, mean, mean_variation)
 
 

@@ -121,7 +121,7 @@ def _partial_correlations(
     low, high = not_rejected(values, np.maximum(of_noise, 0.0), of_people, freedom, level)
     if released.clipping is not None:
         clipping, leading = released.clipping, np.linalg.eigh(covariance)[1][:, -1:]
-        before = np.stack([covariance, *clipping.hypotheses(leading), clipping.covariance])
+        before = np.stack([covariance, *clipping.others(covariance, leading)])
         others = np.stack([_partial(inverse) for inverse in np.linalg.inv(before + xi)])
         below, above = clipping.widened(values, others.min(axis=0), others.max(axis=0))
         low, high = np.maximum(low - below, -1.0), np.minimum(high + above, 1.0)

@@ -4,20 +4,33 @@ With C the covariance of responses y and predictors x, least squares predicts y 
 
     F = C_yx C_xx^-1 C_xy.
 
-Its eigenvalues are variances of y that x explains along its eigenvectors; their sum over tr C_yy is the redundancy.
+Its eigenvalues are variances of y that x explains along its eigenvectors; their sum over tr C_yy is the redundancy,
+here corrected for the noise as the R squared of a `regression` is. With residuals y - B^T x, of variances e_j, weights
+w_j and R = 1 - sum w_j e_j/sum w_j C_jj, an error N of C moves it by <A, N>, to first order, with
+
+    A = sum_j w_j ((1 - R) y_j y_j^T - (y_j - B_j^T x) (y_j - B_j^T x)^T) / sum_j w_j C_jj
+
+of unit vectors y_j and x (of standardized columns w_j = 1/C_jj moves, too: (1 - R) is e_j/C_jj).
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields
+from statistics import NormalDist
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpgep._checks import require_count, require_flag
 from dpgep.models.model import Matrix
+from dpgep.models.moments import ReleasedMoments, standardization_of, total_mean
 from dpgep.models.pairwise import require_no_pairs
 from dpgep.results.columns import Columns, ReleasedColumns, on_one_thread_of_blas
 from dpgep.results.group_directions import GroupDirections, Groups, Question, answer
+from dpgep.results.intervals import require_law
+from dpgep.results.regression import inverse_of_noisy
 from dpgep.sources.names import listed
 
 
@@ -30,14 +43,21 @@ class RedundancyAnalysis(GroupDirections):
     predictors : (q,), of the columns x.
     predictor_weights : (K, q), in the units of the columns: scores x @ w are the scores of the predicted responses.
     explained : the share of the variance of the responses that the predictors explain.
+    explained_low, explained_high : ends of an interval for the population's, at ``level``, for the noise and the
+        sampling of people, to first order, and in part for what clipping may have done.
+    level : the probability that this interval covers it.
     """
 
     predictors: tuple[str, ...]
     predictor_weights: Matrix
     explained: float
+    explained_low: float
+    explained_high: float
+    level: float
 
     def _remarks(self) -> list[str]:
-        return [f"  explained  {self.explained:.1%} of the variance, by {listed(self.predictors)}"]
+        shares = f"{self.explained:.1%} [{self.explained_low:.1%}, {self.explained_high:.1%}]"
+        return [f"  explained  {shares} of the variance, by {listed(self.predictors)}; interval at {self.level:.0%}"]
 
 
 @on_one_thread_of_blas
@@ -48,6 +68,7 @@ def redundancy(
     *,
     standardize: bool = False,
     n_components: int | None = None,
+    level: float = 0.9,
 ) -> RedundancyAnalysis:
     """Redundancy analysis: principal components of what the columns ``x`` explain of the columns ``y``.
 
@@ -56,6 +77,7 @@ def redundancy(
     and more components.
     """
     require_flag("standardize", standardize)
+    require_law(level, "gaussian")
     responses, (given, _) = release._numbers(y, "y"), release._independent(release._numbers(x, "x"))
     features, p = np.concatenate([responses, given]), len(responses)
     if np.isin(given, responses).any():
@@ -84,14 +106,64 @@ def redundancy(
     to_columns = units(of_all) / scale
     known = {each.name: getattr(found, each.name) for each in fields(found)}
     names = release._names_of(features) or tuple(map(str, features.tolist()))
-    total = float(np.trace(inside[:p, :p]))
+    weights_of_y = None if standardize else scale[:p] ** 2
+    share, low, high = _explained(noisy, given, release.model.feature_names, weights_of_y, level)
     known.update(names=names[:p], components=weights * to_columns[:p], relative_components=weights)
     return RedundancyAnalysis(
         **known,
         predictors=names[p:],
         predictor_weights=weights @ _slopes(inside, p).T * to_columns[p:],
-        explained=min(float(np.trace(explained(of_all))) / total, 1.0) if total > 0 else 0.0,
+        explained=share,
+        explained_low=low,
+        explained_high=high,
+        level=level,
     )
+
+
+def _explained(
+    released: ReleasedMoments, given: NDArray[np.intp], names: Any, weights: Matrix | None, level: float
+) -> tuple[float, float, float]:
+    """The share of the variance of y that x, the columns ``given``, explain, and the ends of its interval.
+
+    ``weights`` (p,) of the variances of y; None: one over each.
+    """
+    q, mean, noise = len(given), total_mean(released), released.noise
+    p = len(mean) - q
+    variation, of_mean = noise.second**2 / 2, noise.sums**2
+    covariance = released.second - np.outer(mean, mean) + of_mean * np.eye(p + q)
+    g, xi = np.linalg.pinv(covariance[p:, p:], rcond=1e-12, hermitian=True), np.zeros((q, q))
+    if variation:
+        g, xi = inverse_of_noisy(covariance[p:, p:], mean[p:], released, given, np.eye(q), names)
+    own = variation * np.trace(g) + of_mean * (mean[p:] @ g @ mean[p:] + mean[:p] ** 2 * np.trace(g))
+
+    def shares(of_xx: Matrix, matrix: Matrix) -> tuple[float, Matrix, Matrix, Matrix]:
+        """R, B, variances of residuals, and weights over their sum of variances."""
+        slopes, variances = of_xx @ matrix[p:, :p], np.maximum(np.diagonal(matrix)[:p], np.finfo(float).tiny)
+        left = np.clip(variances - np.sum(slopes * matrix[p:, :p], axis=0) + own, 0.0, variances)
+        over = 1 / (p * variances) if weights is None else weights / float(weights @ variances)
+        return float(1 - over @ left), slopes, left / variances, over
+
+    share, slopes, left, over = shares(g, covariance)
+    residuals = np.vstack([np.eye(p), -slopes])
+    moved = -(residuals * over) @ residuals.T
+    moved[np.arange(p), np.arange(p)] += over * (left if weights is None else 1 - share)
+    along = moved @ mean
+    variance = noise.second**2 * float(np.sum(moved**2)) + 4 * of_mean * float(along @ along)
+    variance += (noise.counts * float(mean @ along)) ** 2
+    longer = 1.0 if released.clipping is None else released.clipping.people
+    spread = moved @ covariance
+    variance += 2 * longer * max(float(np.sum(spread * spread.T)), 0.0) / released.n
+    drowned = standardization_of(released).drowned[:p]
+    if np.trace(g @ xi @ g) > np.trace(g) or (drowned.any() if weights is None else drowned.all()):
+        return share, 0.0, 1.0  # noise hides x, or y
+    half, below, above = NormalDist().inv_cdf((1 + level) / 2) * math.sqrt(variance), 0.0, 0.0
+    if (clipping := released.clipping) is not None:
+        leading = np.linalg.eigh(covariance)[1][:, -1:]
+        leading = np.hstack([leading, leading * np.repeat([1.0, -1.0], [p, q])[:, None]])
+        before = clipping.others(covariance, leading)
+        others = [share, *(shares(np.linalg.inv(other[p:, p:] + xi), other)[0] for other in before)]
+        below, above = (float(each) for each in clipping.widened(*map(np.array, (share, min(others), max(others)))))
+    return share, max(share - half - below, 0.0), min(share + half + above, 1.0)
 
 
 def _slopes(covariance: Matrix, p: int) -> Matrix:
