@@ -394,7 +394,7 @@ def test_explained_shares_lie_in_their_intervals(standardize: bool) -> None:
         answer = release.redundancy([0, 1], [2, 3, 4], standardize=standardize)
         held += answer.explained_low <= truth <= answer.explained_high
         found.append(answer.explained - truth)
-    assert 55 <= held
+    assert held >= 55
     assert abs(np.mean(found)) < 5 * np.std(found) / math.sqrt(80)  # the noise does not lift them
 
 

@@ -52,12 +52,12 @@ _FEWEST_DRAWS, _MOST_DRAWS, _DRAWS_TIMES_SQUARE = 79, 159, 159 * 48**2
 _SURE = 2.0
 # Of a covariance, this many times what the bootstrap would leave out of the corrections is left out.
 _CAUTION = 2.0
-# Shares of a variance from which on what clipping took, and what it may have hidden, is warned of: the former none of
-# 50 tables of normal columns exceeds, and of log-normal ones all but one; the latter of rows that are longer than
-# Gaussian ones by this much. Of what noise alone hides all tables would be warned.
-_MUCH, _UNSEEN, _LONGER = 0.05, 0.15, 0.3
-# Where intervals do not hold clipping: one of 25 tables of normal columns exceeds it.
-_UNLIKE = 0.55
+# Shares of a variance from which on what clipping took, and what it may have hidden, is warned of: the latter of rows
+# that are longer than Gaussian ones by this much. Of what noise alone hides all tables would be warned.
+_MUCH, _UNSEEN, _LONGER = 0.25, 0.15, 0.3
+# The same where as much again may have been there, or intervals do not hold clipping, by rows unlike Gaussian ones
+# too: of 50 tables of normal columns none has lost as much, of log-normal ones all but one, and one of 25 is as unlike.
+_SOME, _AGAIN, _UNLIKE = 0.05, 2.0, 0.55
 # Halvings of [-1, 1] by which the end of an interval of correlations is found.
 _HALVINGS = 40
 # Public, and the same in every run: nothing about the data depends on it.
@@ -282,7 +282,7 @@ def warn_of_clipping(released: ReleasedMoments, names: Names, *, sizes: bool, he
     lost = 1 - np.divide(restored, before, out=np.ones_like(before), where=before > restored)
     largest = np.argsort(-lost, kind="stable")[:2]
     columns = " and ".join(str(j) if names is None else repr(names[j][:20]) for j in largest.tolist() if lost[j] > 0)
-    if not held and (lost.max() >= _MUCH or clipping.without_tails > _UNLIKE):
+    if not held and (lost.max() >= _SOME or clipping.without_tails > _UNLIKE):
         message = (
             f"clipping has taken from {f'columns such as {columns}' if columns else 'rows'} what is not put back here: "
             "intervals may not hold that. Logarithms or ranks of long tails, or more budget help"
@@ -295,7 +295,7 @@ def warn_of_clipping(released: ReleasedMoments, names: Names, *, sizes: bool, he
             f"{columns or 'any column'}: intervals hold that in part. Logarithms or ranks of long tails help"
         )
         warn(message, AccuracyWarning)
-    if lost.max() >= _MUCH:
+    if (lost >= np.where(clipping.most > _AGAIN * restored, _SOME, _MUCH)).any():
         message = (
             f"clipping has taken about {lost.max():.0%} of the variance of columns such as {columns}: "
             "intervals hold what that does in part. Their logarithms or ranks, or more budget help"

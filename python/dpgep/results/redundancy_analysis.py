@@ -131,7 +131,8 @@ def _explained(
     p = len(mean) - q
     variation, of_mean = noise.second**2 / 2, noise.sums**2
     covariance = released.second - np.outer(mean, mean) + of_mean * np.eye(p + q)
-    g, xi = np.linalg.pinv(covariance[p:, p:], rcond=1e-12, hermitian=True), np.zeros((q, q))
+    g = np.asarray(np.linalg.pinv(covariance[p:, p:], rcond=1e-12, hermitian=True), dtype=np.float64)
+    xi = np.zeros((q, q))
     if variation:
         g, xi = inverse_of_noisy(covariance[p:, p:], mean[p:], released, given, np.eye(q), names)
     own = variation * np.trace(g) + of_mean * (mean[p:] @ g @ mean[p:] + mean[:p] ** 2 * np.trace(g))
@@ -161,7 +162,7 @@ def _explained(
         leading = np.linalg.eigh(covariance)[1][:, -1:]
         leading = np.hstack([leading, leading * np.repeat([1.0, -1.0], [p, q])[:, None]])
         before = clipping.others(covariance, leading)
-        others = [share, *(shares(np.linalg.inv(other[p:, p:] + xi), other)[0] for other in before)]
+        others = [share, *(shares(np.asarray(np.linalg.inv(each[p:, p:] + xi)), each)[0] for each in before)]
         below, above = (float(each) for each in clipping.widened(*map(np.array, (share, min(others), max(others)))))
     return share, max(share - half - below, 0.0), min(share + half + above, 1.0)
 
