@@ -295,7 +295,7 @@ def warn_of_clipping(released: ReleasedMoments, names: Names, *, sizes: bool, he
             f"{columns or 'any column'}: intervals hold that in part. Logarithms or ranks of long tails help"
         )
         warn(message, AccuracyWarning)
-    if (lost >= np.where(clipping.most > _AGAIN * restored, _SOME, _MUCH)).any():
+    if (lost >= np.where(sizes & (clipping.most > _AGAIN * restored), _SOME, _MUCH)).any():
         message = (
             f"clipping has taken about {lost.max():.0%} of the variance of columns such as {columns}: "
             "intervals hold what that does in part. Their logarithms or ranks, or more budget help"
