@@ -30,7 +30,7 @@ from dpgep.models.pairwise import require_no_pairs
 from dpgep.results.columns import Columns, ReleasedColumns, on_one_thread_of_blas
 from dpgep.results.group_directions import GroupDirections, Groups, Question, answer
 from dpgep.results.intervals import require_law
-from dpgep.results.regression import inverse_of_noisy
+from dpgep.results.least_squares import inverse_of_noisy
 from dpgep.sources.names import listed
 
 
