@@ -149,10 +149,14 @@ inline void add_to_lane(Index t, double value, Lanes& to) {
   (t < 2 ? to.low : to.high)[t % 2] += value;
 }
 
-inline void truncate(Lanes& x) {
+inline void truncate(Pair& x) {
   using Short = std::int32_t __attribute__((vector_size(2 * sizeof(std::int32_t))));
-  x.low = __builtin_convertvector(__builtin_convertvector(x.low, Short), Pair);
-  x.high = __builtin_convertvector(__builtin_convertvector(x.high, Short), Pair);
+  x = __builtin_convertvector(__builtin_convertvector(x, Short), Pair);
+}
+
+inline void truncate(Lanes& x) {
+  truncate(x.low);
+  truncate(x.high);
 }
 
 inline void turn(Lanes& a, Lanes& b, Lanes& c, Lanes& d) {
@@ -176,8 +180,8 @@ inline double total(const Lanes& lanes) {
 
 #endif
 
-// Both forms have Register, as many of the lanes as one holds, which can be loaded, stored and
-// totalled, too; load(from, to) of four neighbours and store(from, to);
+// Both forms have Register, as many of the lanes as one holds, which can be loaded, stored,
+// truncated and totalled, too; load(from, to) of four neighbours and store(from, to);
 // load_kept(from, mask, to), to_t = from_t where mask_t is -1, and 0 where it is 0, whatever is
 // there; fill(value, to); add_to_lane(t, value, to); truncate(x) towards zero, |x_t| < 2^31,
 // without the sign of zero; turn(a, b, c, d), which exchanges rows and columns of the matrix with
@@ -218,15 +222,29 @@ inline void note_subnormal(const Register& x, Register& found) {
 #endif
 }
 
-// to_t = x_t without its digits below 1, |x_t| < 2^31.
-inline void store_truncated(const Register& x, std::int32_t* to) {
-#if defined(__AVX__)
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm256_cvttpd_epi32(x));
-#elif defined(__SSE2__)
-  _mm_storel_epi64(reinterpret_cast<__m128i*>(to), _mm_cvttpd_epi32(x));
-#else
-  for (int t = 0; t < 2; ++t) to[t] = static_cast<std::int32_t>(x[t]);
-#endif
+using Marks = std::int16_t __attribute__((vector_size(sizeof(Register))));
+
+// found_t becomes something else than zero in its last 16 bits where those of x_t are zeros; its
+// other bits mean nothing.
+inline void note_whole(const Register& x, Marks& found) {
+  Marks bits;
+  std::memcpy(&bits, &x, sizeof bits);
+  found |= bits == 0;
+}
+
+// Whether each of these sums is finite and nothing was found by note_whole.
+inline bool is_clear(const Register& sum, const Marks& found) {
+  constexpr std::size_t n = sizeof(Register) / sizeof(std::uint64_t);
+  using Words = std::uint64_t __attribute__((vector_size(sizeof(Register))));
+  const Register none = sum - sum;
+  Words unclear;
+  Words marks;
+  std::memcpy(&unclear, &none, sizeof unclear);
+  std::memcpy(&marks, &found, sizeof marks);
+  unclear |= marks & 0xffff;
+  std::uint64_t any = 0;
+  for (std::size_t t = 0; t < n; ++t) any |= unclear[t];
+  return any == 0;
 }
 
 // The nearest of the numbers from low to high; low for NaN.

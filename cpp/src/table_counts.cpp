@@ -88,8 +88,123 @@ bool sum_over_rows(Index n_rows, Index width, Integers counts, int n_threads, co
 constexpr Index counted_entries = 1 << 14;
 // Columns whose bins are found before any is counted.
 constexpr Index tile = 64;
+// Signs with exponents of a column; counts of these, in sets of the cache that no other column has.
+constexpr Index n_exponents = 1 << 12;
+constexpr Index exponent_stride = n_exponents + 16;
+// Rows, and columns, whose exponents are counted before any octave.
+constexpr Index exponent_rows = 1 << 15;
+constexpr Index exponent_columns = 1 << 8;
+// Rows whose places are found before any is counted.
+constexpr Index placed_rows = 16;
+
+// Calls each() n times, in runs whose lengths the compiler knows: processors guess wrong where
+// short loops end.
+template <class Each>
+inline void for_columns(Index n, const Each& each) {
+  const auto run = [&](auto length) {
+    for (Index c = 0; c < length; ++c) each();
+  };
+  for (; n >= 8; n -= 8) run(std::integral_constant<Index, 8>{});
+  if ((n & 4) != 0) run(std::integral_constant<Index, 4>{});
+  if ((n & 2) != 0) run(std::integral_constant<Index, 2>{});
+  if ((n & 1) != 0) each();
+}
 
 // Registers are arguments and never results, as in lanes.hpp.
+
+// Calls find(x, left) for registers x of neighbouring columns from `left` on, the last one with
+// zeros.
+template <class Find>
+inline void for_registers(const double* row, Index n, const Find& find) {
+  const Index n_whole = n - n % n_at_once;
+  Register x;
+  for (Index left = 0; left < n_whole; left += n_at_once) {
+    load(row + left, x);
+    find(x, left);
+  }
+  if (n > n_whole) {
+    load_some(row + n_whole, n - n_whole, x);
+    find(x, n_whole);
+  }
+}
+
+// A bin and a part of it, added to this, has its number in the bits from the 16th on, and the part
+// in those before: all are zero where the end of a bin is near. Of less than 2^20 bins.
+constexpr double to_bins = 0x1.8p36;
+
+inline Index bin_in(const double& place) {
+  std::uint32_t bin;
+  std::memcpy(&bin, reinterpret_cast<const char*>(&place) + 2, sizeof bin);
+  return bin;
+}
+
+// In which of n_bins equal parts of their columns' intervals entries lie. Division takes longer
+// than all the rest: a product, wrong by less than 2^-30 bins, decides unless it is near the end of
+// a bin.
+class Bins {
+ public:
+  Bins(const ConstVectorView<double>& middle, const ConstVectorView<double>& half, Index n_bins)
+      : n_bins_(n_bins),
+        half_(static_cast<double>(n_bins) / 2),
+        middles_(in_registers(middle, middle.size(), -0.25 / half_)),
+        halves_(in_registers(half, half.size(), 1.0)),
+        factors_(half_ / halves_.array()) {
+    for (double& factor : factors_) {  // NaN decides nothing
+      if (!(factor >= 0x1p-900 && factor <= 0x1p900)) factor = std::nan("");
+    }
+  }
+
+  // The bins of n columns of a row from the column `left` on, as numbers that `bin_in` reads. False
+  // for entries that are refused.
+  template <bool missing>
+  bool find(const double* values, Index left, Index n, double* bins) const {
+    const Register low = Register{} + (0.25 - half_);  // within the first bin, and the last one
+    const Register high = Register{} + (half_ - 0.5);
+    Register sum = {};
+    Marks near = {};
+    for_registers(values, n, [&](const Register& x, Index c) {
+      Register middle;
+      Register factor;
+      load(middles_.data() + left + c, middle);
+      load(factors_.data() + left + c, factor);
+      Register place = (x - middle) * factor;
+      if (missing) place = x == x ? place : low;
+      sum += place;
+      clamp_to(low, high, place);
+      place += to_bins + half_;
+      note_whole(place, near);
+      store(place, bins + c);
+    });
+    return is_clear(sum, near) || divide<missing>(values, left, n, bins);
+  }
+
+ private:
+  template <bool missing>
+  bool divide(const double* values, Index left, Index n, double* bins) const {
+    const Register one = Register{} + 1.0;
+    const Register last = Register{} + static_cast<double>(n_bins_ - 1);
+    Register refused = {};
+    for_registers(values, n, [&](Register x, Index c) {
+      Register middle;
+      Register half;
+      load(middles_.data() + left + c, middle);
+      load(halves_.data() + left + c, half);
+      Register place = (x - middle) / half;
+      clamp_to(-one, one, place);
+      place = (place + 1.0) * half_;
+      clamp_to(Register{}, last, place);
+      truncate(place);
+      store(place + to_bins, bins + c);
+      if (missing) x = x == x ? x : Register{};
+      refused += x - x;
+    });
+    return total(refused) == 0.0;
+  }
+
+  Index n_bins_;
+  double half_;
+  Vector<double> middles_, halves_, factors_;
+};
 
 // Some columns' sums of p and p^2, and how many entries are there: doubles, which are exact for
 // rows_per_sum people and far beyond.
@@ -186,6 +301,40 @@ Entries entries_of(const Block& block, const std::int64_t* columns, Index n, dou
     }
   }
   return {memory, tile};
+}
+
+// Counts n columns' signs and exponents, exponent_stride for each: the first 12 bits of the
+// entries. Not inlined, so that what it needs stays in registers.
+[[gnu::noinline]] void count_exponents(Entries entries, Index n_rows, Index n,
+                                       const std::int16_t* weight, std::int32_t* counts) {
+  for (Index i = 0; i < n_rows; ++i, entries.first += entries.stride) {
+    const std::int32_t once = weight == nullptr ? 1 : weight[i];
+    std::int32_t* of_column = counts;
+    const double* value = entries.first;
+    for_columns(n, [&] {
+      std::uint64_t bits;
+      std::memcpy(&bits, value++, sizeof bits);
+      of_column[bits >> 52] += once;
+      of_column += exponent_stride;
+    });
+  }
+}
+
+// Adds rows' bins, as `Bins` found them, n_bins for each column.
+template <bool missing>
+[[gnu::noinline]] void count_bins(const double* bins, Entries entries, Index n_rows, Index n,
+                                  Index n_bins, const std::int16_t* weight, std::int64_t* counts) {
+  for (Index i = 0; i < n_rows; ++i, entries.first += entries.stride) {
+    const std::int64_t once = weight == nullptr ? 1 : weight[i];
+    std::int64_t* of_column = counts;
+    const double* value = entries.first;
+    for_columns(n, [&] {
+      of_column[bin_in(*bins++)] += missing && *value != *value ? 0 : once;
+      of_column += n_bins;
+      ++value;
+    });
+    bins += (n_at_once - n % n_at_once) % n_at_once;
+  }
 }
 
 // What some entries of a row hold.
@@ -375,55 +524,73 @@ bool count_magnitudes(const ConstRows<Scalar>& rows, const ConstIntegers& column
     const std::int32_t octave = std::clamp(exponent - shift, 1, most);
     return bits << 1 == 0 ? 0 : octave + (bits >> 63 ? most + 1 : 0);
   };
-  // Bins of signs and exponents, of which that of zero holds nothing else among plain numbers.
-  std::vector<std::int32_t> of_exponents(1 << 12);
-  for (std::size_t e = 0; e < of_exponents.size(); ++e)
-    of_exponents[e] = bin(std::uint64_t{e} << 52);
-  const std::int32_t* const table = of_exponents.data();
-  // How many entries a block had in the bins of exponents 0 and 2047, whose entries are looked at.
-  const auto unclear = [=](const std::int64_t* own, Index n) {
+  const auto sum_up = [=](std::int32_t* of_exponents, Index n, std::int64_t* own) {
+    constexpr Index run = 16;
+    for (Index c = 0; c < n; ++c, own += 2 * n_bins, of_exponents += exponent_stride) {
+      for (Index begin = 0; begin < n_exponents; begin += run) {
+        std::int32_t any = 0;
+        for (Index e = begin; e < begin + run; ++e) any |= of_exponents[e];
+        for (Index e = begin; any != 0 && e < begin + run; ++e) {
+          own[bin(static_cast<std::uint64_t>(e) << 52)] += of_exponents[e];
+          of_exponents[e] = 0;
+        }
+      }
+    }
+  };
+  // Entries with the exponents of zeros, infinities and what is missing: these are looked at.
+  const auto unclear = [=](const std::int32_t* of_exponents, Index n) {
     std::int64_t sum = 0;
-    for (Index c = 0; c < n; ++c, own += 2 * n_bins) {
-      sum += own[0] + own[n_bins - 1] + own[2 * n_bins - 1];
+    for (Index c = 0; c < n; ++c, of_exponents += exponent_stride) {
+      for (const Index e : {0, 2047, 2048, 4095}) sum += of_exponents[e];
     }
     return sum;
   };
-  const auto look_again = [=](const double* values, Index n, std::int64_t weight,
-                              std::int64_t* own) {
+  const auto look_again = [=](const double* values, Index n, std::int32_t weight,
+                              std::int32_t* of_exponents, std::int64_t* own) {
     const Look look = missing ? look_at<true>(values, n) : look_at<false>(values, n);
     if (look.plain) return true;
     for (Index c = 0; c < n; ++c, own += 2 * n_bins) {
       std::uint64_t bits;
       std::memcpy(&bits, values + c, sizeof bits);
-      own[table[bits >> 52]] -= weight;
+      of_exponents[c * exponent_stride + static_cast<Index>(bits >> 52)] -= weight;
       own[bin(bits)] += values[c] == values[c] ? weight : 0;
     }
     return !look.refused;
   };
-  const auto count = [=](const Entries& entries, Index n_rows, Index, Index n,
-                         const std::int16_t* weight, std::int64_t* own) {
-    const std::int64_t before = unclear(own, n);
-    const double* values = entries.first;
-    const Index next = 2 * n_bins;  // known to be no count, so that it stays in a register
-    for (Index i = 0; i < n_rows; ++i, values += entries.stride) {
-      const std::int64_t once = weight == nullptr ? 1 : weight[i];
-      std::int64_t* of_column = own;
-      for (Index c = 0; c < n; ++c, of_column += next) {
-        std::uint64_t bits;
-        std::memcpy(&bits, values + c, sizeof bits);
-        of_column[table[bits >> 52]] += once;
+  // `columns` are few enough for their exponents to be kept.
+  const auto add_some = [&](Index first, Index last, const ConstIntegers& some, std::int64_t* own) {
+    std::vector<std::int32_t> of_exponents(static_cast<std::size_t>(some.size() * exponent_stride));
+    const auto count = [=, exponents = of_exponents.data()](
+                           const Entries& entries, Index n_rows, Index left, Index n,
+                           const std::int16_t* weight, std::int64_t* counted) {
+      std::int32_t* const those = exponents + left * exponent_stride;
+      const std::int64_t before = unclear(those, n);
+      count_exponents(entries, n_rows, n, weight, those);
+      if (weight == nullptr && unclear(those, n) == before) return true;
+      const double* values = entries.first;
+      bool accepted = true;
+      for (Index i = 0; i < n_rows; ++i, values += entries.stride) {
+        const std::int32_t once = weight == nullptr ? 1 : weight[i];
+        accepted = look_again(values, n, once, those, counted) && accepted;
       }
+      return accepted;
+    };
+    // few enough for 32 bits, whatever the weights
+    for (Index begin = first; begin < last; begin += exponent_rows) {
+      const Index end = std::min(last, begin + exponent_rows);
+      if (!count_tiles(rows, begin, end, some, weights, 2 * n_bins, count, own)) return false;
+      sum_up(of_exponents.data(), some.size(), own);
     }
-    if (weight == nullptr && unclear(own, n) == before) return true;
-    values = entries.first;
-    bool accepted = true;
-    for (Index i = 0; i < n_rows; ++i, values += entries.stride) {
-      accepted = look_again(values, n, weight == nullptr ? 1 : weight[i], own) && accepted;
-    }
-    return accepted;
+    return true;
   };
   const auto add = [&](Index first, Index last, std::int64_t* own) {
-    return count_tiles(rows, first, last, columns, weights, 2 * n_bins, count, own);
+    bool accepted = true;
+    for (Index left = 0; left < columns.size(); left += exponent_columns) {
+      const Index n = std::min(exponent_columns, columns.size() - left);
+      const ConstIntegers some(columns.data() + left, n);
+      accepted = add_some(first, last, some, own + left * 2 * n_bins) && accepted;
+    }
+    return accepted;
   };
   return sum_over_rows(rows.rows(), columns.size(), counts, n_threads, add);
 }
@@ -440,58 +607,29 @@ bool count_places(const ConstRows<Scalar>& rows, const ConstIntegers& columns, b
   require_columns(columns, rows.cols());
   require_weights(weights, rows.rows());
   require_interval(middle, half, columns.size());
-  const double bins_per_unit = static_cast<double>(n_bins) / 2;
-  const Register beyond = Register{} + static_cast<double>(n_bins - 1);
-  const Vector<double> m = in_registers(middle, middle.size(), 0.0);
-  const Vector<double> h = in_registers(half, half.size(), 1.0);
-  const Register one = Register{} + 1.0;
-  const auto count_row = [&](const double* values, Index left, Index n, std::int64_t weight,
-                             std::int64_t* own) {
-    std::int32_t places[tile + n_at_once];
-    Register sum = {};
-    const double* const middles = m.data() + left;
-    const double* const halves = h.data() + left;
-    const auto place_of = [&](Register x, Index c) {
-      Register location;
-      Register scale;
-      load(middles + c, location);
-      load(halves + c, scale);
-      Register place = (x - location) / scale;
-      clamp_to(-one, one, place);
-      place = (place + 1.0) * bins_per_unit;
-      clamp_to(Register{}, beyond, place);
-      store_truncated(place, places + c);
-      if (missing) x = x == x ? x : Register{};
-      sum += x - x;
-    };
-    const Index n_whole = n - n % n_at_once;
-    Register x;
-    for (Index c = 0; c < n_whole; c += n_at_once) {
-      load(values + c, x);
-      place_of(x, c);
-    }
-    if (n > n_whole) {
-      load_some(values + n_whole, n - n_whole, x);
-      place_of(x, n_whole);
-    }
-    const Index next = n_bins;  // known to be no count, so that it stays in a register
-    if (missing) {
-      for (Index c = 0; c < n; ++c, own += next) {
-        own[places[c]] += values[c] == values[c] ? weight : 0;
-      }
-    } else {
-      for (Index c = 0; c < n; ++c, own += next) own[places[c]] += weight;
-    }
-    return total(sum) == 0.0;
-  };
+  const Bins bins(middle, half, n_bins);
   const auto count = [&](const Entries& entries, Index n_rows, Index left, Index n,
                          const std::int16_t* weight, std::int64_t* own) {
+    alignas(sizeof(Register)) double found[placed_rows * tile];
+    const Index width = (n + n_at_once - 1) / n_at_once * n_at_once;
     const double* values = entries.first;
-    bool accepted = true;
-    for (Index i = 0; i < n_rows; ++i, values += entries.stride) {
-      accepted = count_row(values, left, n, weight == nullptr ? 1 : weight[i], own) && accepted;
+    for (Index begin = 0; begin < n_rows; begin += placed_rows) {
+      const Index n_some = std::min(placed_rows, n_rows - begin);
+      for (Index i = 0; i < n_some; ++i) {
+        const double* const row = values + i * entries.stride;
+        double* const of_row = found + i * width;
+        if (!(missing ? bins.find<true>(row, left, n, of_row)
+                      : bins.find<false>(row, left, n, of_row))) {
+          return false;
+        }
+      }
+      const Entries some{values, entries.stride};
+      const std::int16_t* const of_some = weight == nullptr ? nullptr : weight + begin;
+      (missing ? count_bins<true> : count_bins<false>)(found, some, n_some, n, n_bins, of_some,
+                                                       own);
+      values += n_some * entries.stride;
     }
-    return accepted;
+    return true;
   };
   const auto add = [&](Index first, Index last, std::int64_t* own) {
     return count_tiles(rows, first, last, columns, weights, n_bins, count, own);
@@ -535,43 +673,39 @@ bool count_norms(const ConstRows<Scalar>& rows, const ConstVectorView<double>& s
   const Index d = rows.cols();
   require_weights(weights, rows.rows());
   const Vector<double> squared_steps = 4.0 * steps.cwiseMax(0.0).cwiseAbs2();
-  const auto count = [&](const auto* row, Index stride, Index begin, Index n, std::int64_t* own) {
-    double squares[normed_rows] = {};
-    std::int64_t k[normed_rows];
-    std::int64_t is_sure[normed_rows];
-    for (Index i = 0; i < n; ++i) squares[i] = about_square(row + i * stride, d);
-    about_norms(squares, n, d, squared_steps, k, is_sure);
-    for (Index i = 0; i < n; ++i, row += stride) {
-      if (is_sure[i] == 0) {
-        const double largest = largest_of(row, d);
-        if (largest > largest_finite) return false;
-        k[i] = largest > 0.0 ? exact_norm(row, d, largest, steps) : zero;
-      }
-      own[std::clamp<Index>(k[i] - first, 0, counts.size() - 1)] += weight_of(weights, begin + i);
-    }
-    return true;
+  const auto row_of = [&](Index i) { return d == 0 ? nullptr : &rows.coeffRef(i, 0); };
+  const auto find_exactly = [&](const auto* row, std::int64_t& k) {
+    const double largest = largest_of(row, d);
+    k = largest > 0.0 && largest <= largest_finite ? exact_norm(row, d, largest, steps) : zero;
+    return largest <= largest_finite;
   };
-  const auto add_as_they_are = [&](Index begin, Index end, std::int64_t* own) {
-    for (Index i = begin; i < end; i += normed_rows) {
-      const Scalar* const row = d == 0 ? nullptr : &rows.coeffRef(i, 0);
-      if (!count(row, rows.outerStride(), i, std::min(normed_rows, end - i), own)) return false;
-    }
-    return true;
+  const auto count = [&](const auto& about, const auto& exactly) {
+    const auto add = [&](Index begin, Index end, std::int64_t* own) {
+      double squares[normed_rows] = {};
+      std::int64_t k[normed_rows];
+      std::int64_t is_sure[normed_rows];
+      for (Index top = begin; top < end; top += normed_rows) {
+        const Index n = std::min(normed_rows, end - top);
+        for (Index i = 0; i < n; ++i) squares[i] = about(row_of(top + i));
+        about_norms(squares, n, d, squared_steps, k, is_sure);
+        for (Index i = 0; i < n; ++i) {
+          if (is_sure[i] == 0 && !exactly(row_of(top + i), k[i])) return false;
+          own[std::clamp<Index>(k[i] - first, 0, counts.size() - 1)] += weight_of(weights, top + i);
+        }
+      }
+      return true;
+    };
+    return sum_over_rows(rows.rows(), d, counts, n_threads, add);
   };
   if (map == nullptr || d == 0) {
-    return sum_over_rows(rows.rows(), d, counts, n_threads, add_as_they_are);
+    return count([=](const Scalar* row) { return about_square(row, d); }, find_exactly);
   }
   const RowMapper mapper(*map, d);
-  const auto add = [&](Index begin, Index end, std::int64_t* own) {
-    MappedRows mapped(mapper, normed_rows);
-    for (Index i = begin; i < end; i += mapped.height()) {
-      const Index n = std::min(mapped.height(), end - i);
-      if (!mapped.read(rows, n, [=](Index k) { return i + k; })) return false;
-      if (!count(mapped.rows().data(), d, i, n, own)) return false;
-    }
-    return true;
-  };
-  return sum_over_rows(rows.rows(), d, counts, n_threads, add);
+  return count([&](const Scalar* row) { return mapper.about_square(row); },
+               [&](const Scalar* row, std::int64_t& k) {
+                 std::vector<double> mapped(static_cast<std::size_t>(d));
+                 return mapper(row, mapped.data()) && find_exactly(mapped.data(), k);
+               });
 }
 
 template <class Scalar>

@@ -133,6 +133,23 @@ def test_any_numbers(rows: Any) -> None:
             np.testing.assert_array_equal(each, plain)
 
 
+@pytest.mark.parametrize("n_bins", [1, 2, 7, 32, 1000, 1 << 17])
+@pytest.mark.parametrize("missing", [False, True])
+def test_places_about_the_ends_of_bins(n_bins: int, missing: bool) -> None:
+    rng = np.random.default_rng(n_bins)
+    middle, half = rng.standard_normal(9), np.exp(3 * rng.standard_normal(9))
+    half[:3], middle[:2] = [0.5, 2.0**-1020, 2.0**1010], 0.0
+    ends = middle + half * (2 * rng.integers(0, n_bins + 1, (400, 9)) / n_bins - 1)
+    rows = ends + rng.integers(-3, 4, ends.shape) * np.spacing(np.abs(ends))
+    if missing:
+        rows[rng.random(rows.shape) < 0.2] = np.nan
+    expected = reference.count_places(rows, np.arange(9), middle, half, n_bins)
+    for name, kernel in KERNELS.items():
+        counts = np.zeros((9, n_bins), dtype=np.int64)
+        assert kernel.count_places(rows, np.arange(9), missing, middle, half, counts)
+        np.testing.assert_array_equal(counts, expected, err_msg=name)
+
+
 @pytest.mark.parametrize("d", [1, 7, 40])
 def test_norms_about_the_ends_of_bins(d: int) -> None:
     """Where rounding decides, the kernel looks again: a last digit, and 2^-36 of the square, to each side."""
@@ -146,11 +163,14 @@ def test_norms_about_the_ends_of_bins(d: int) -> None:
     alone = np.concatenate(sides)[:, None] * np.eye(1, d)
     spread = np.concatenate(sides)[:, None] * np.full(d, d**-0.5)
     rows = np.concatenate([alone, spread])
-    expected = reference.count_norms(rows, STEPS, -100, -60, 120)
-    for name, kernel in KERNELS.items():
-        counts = np.zeros(120, np.int64)
-        assert kernel.count_norms(rows, STEPS, -100, -60, counts)
-        np.testing.assert_array_equal(counts, expected, err_msg=name)
+    center, scale = np.full(d, 0.5), np.full(d, 3.0)
+    mapped = (3.0 * rows + center, (center, scale, np.inf, False))
+    for some, row_map in ((rows, None), mapped):
+        expected = reference.count_norms(some if row_map is None else (some - center) / scale, STEPS, -100, -60, 120)
+        for name, kernel in KERNELS.items():
+            counts = np.zeros(120, np.int64)
+            assert kernel.count_norms(some, STEPS, -100, -60, counts, 1, None, row_map)
+            np.testing.assert_array_equal(counts, expected, err_msg=name)
 
 
 @pytest.mark.parametrize(("n", "d"), [(0, 2), (1, 1), (7, 3), (600, 40), (3000, 131)])
