@@ -18,6 +18,7 @@ LAWS = {
     "exponential": lambda rng, n: rng.exponential(100.0, n),
     "pareto": lambda rng, n: 100 * rng.pareto(4, n),
     "mostly zero": lambda rng, n: np.where(rng.random(n) < 0.85, 0.0, np.exp(5 + rng.standard_normal(n))),
+    "98 for unknown": lambda rng, n: np.where(rng.random(n) < 0.01, 98.0, rng.integers(1, 17, n)),
 }
 
 

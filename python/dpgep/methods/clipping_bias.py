@@ -17,7 +17,7 @@ import numpy as np
 from dpgep.methods.eigen import solve_pair
 from dpgep.models.model import Matrix, MatrixPencil
 from dpgep.models.moments import ReleasedMoments, in_one_group
-from dpgep.models.preprocessing import Preprocessing
+from dpgep.models.preprocessing import Preprocessing, octave_losses
 from dpgep.models.redundant import Redundancy, reduced
 from dpgep.models.row_model import MomentsPencil
 
@@ -35,7 +35,8 @@ def lost_variances(left: Matrix, noise: Matrix, preprocessing: Preprocessing, n:
     """(d,), what clipping took from the mean squares of the columns, in units of the squares of their scales.
 
     ``left``: what is left of these, with this ``noise``. Seen is the same share of each, by the histogram of norms or
-    by all bought variances together, but within half a deviation of what is missing of its own variance.
+    by all bought variances together, but within half a deviation of what is missing of its own variance; and at least
+    what octaves show beyond the bound.
     """
     share, low, high = 1 / preprocessing.energy_kept - 1, np.zeros(len(left)), np.full(len(left), np.inf)
     if preprocessing.variance_error is not None:
@@ -48,7 +49,8 @@ def lost_variances(left: Matrix, noise: Matrix, preprocessing: Preprocessing, n:
         sure = sees & np.isfinite(near)
         together = float((before - left)[sure].sum()) - float(np.linalg.norm(near[sure]))
         share = max(share, together / max(float(left[sure].sum()), 1e-300))
-    return np.asarray(np.minimum(_GROWN * np.clip(share * left, low, high), _MOST * left))
+    found = np.maximum(_GROWN * np.clip(share * left, low, high), octave_losses(preprocessing, np.zeros(len(left)))[1])
+    return np.asarray(np.minimum(found, _MOST * left))
 
 
 def turn_by_clipping(

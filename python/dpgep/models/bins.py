@@ -31,6 +31,8 @@ _FALSE_RUN, _FALSE_LIKELY = 1e-4, 0.02
 # Deviations of its noise from which on a count by octave is seen; second differences of logarithms from which on these
 # show how a column ends; the steepest logarithms within an octave; places where it is averaged; people who are none.
 _SEEN, _LEAST_CURVATURE, _STEEPEST, _PLACES, _NOBODY = 2.5, -2.0, 8.0, 16, 1e-3
+# And from which on it is where all octaves about it look empty: values such as 98 that stand for something else.
+_SURELY_SEEN = 4.5
 # Deviations from zero up to which columns lie about it; of these, where the last octave that is seen ends at least, and
 # the mean square that the noise of a count has there at most.
 _ABOUT_ZERO, _LEAST_END, _MOST_HIDDEN = 0.5, 3.0, 0.015
@@ -117,16 +119,18 @@ class Magnitudes(Shown):
         surely_few = signs.min(axis=1) + _SEEN * self.deviation * np.sqrt(seen.sum(axis=1)) < _FEW * signs.max(axis=1)
         return np.asarray(surely_few)
 
-    def beyond(self, location: Matrix, scale: Matrix, bound: float) -> tuple[Matrix, Matrix]:
+    def beyond(
+        self, location: Matrix, scale: Matrix, bound: float, image: Matrix | None = None
+    ) -> tuple[Matrix, Matrix]:
         """What columns z = (x - location)/scale lose of their mean square and of their mean, each (repeats, d).
 
-        Rows of an entry z and d - 1 others of mean square 1 are shortened to ``bound``. Octaves that noise hides
-        continue those that are seen: logarithms of counts fall faster and faster, by second differences as the last
-        three show (those of both signs alike in columns about zero that have both), as in normal, log-normal, gamma,
-        Student's and Pareto's laws. Where an empty octave contradicts that there is no more. 0 where octaves do not
-        show how a column ends: where it is narrow for its place, so that second differences are below -2, and about
-        zero, where octaves fall late, with much noise. First of the counts as they are, then of counts with as much
-        noise again, which show how sure that is.
+        Rows of an entry z, times ``image`` if it is not 1, and d - 1 others of mean square 1 are shortened to
+        ``bound``. Octaves that noise hides continue those that are seen: logarithms of counts fall faster and faster,
+        by second differences as the last three show (those of both signs alike in columns about zero that have both),
+        as in normal, log-normal, gamma, Student's and Pareto's laws. Where an empty octave contradicts that there is no
+        more, but for octaves that stand out alone. 0 where octaves do not show how a column ends: where it is narrow
+        for its place, so that second differences are below -2, and about zero, where octaves fall late, with much
+        noise. First of the counts as they are, then of counts with as much noise again, which show how sure that is.
         """
         d, generator = len(self.counts), np.random.default_rng(_SEED)
         about_zero = ((np.abs(location) < _ABOUT_ZERO * scale) & ~self._one_sided)[:, None, None]  # both signs alike
@@ -135,7 +139,8 @@ class Magnitudes(Shown):
         x = np.multiply.outer([1.0, -1.0], np.exp2(octaves[:, None] + places))
         z = (x - location[:, None, None, None]) / scale[:, None, None, None]
         z = np.clip(z, -_FARTHEST, _FARTHEST).reshape(2 * d, -1, _PLACES)
-        kept = np.minimum(bound / np.sqrt(z**2 + (d - 1)), 1.0)
+        lengths = z if image is None else z * image.repeat(2)[:, None, None]
+        kept = np.minimum(bound / np.sqrt(lengths**2 + (d - 1)), 1.0)
         ends = np.abs(z[:, :, -1])
         losses = z**2 * (1 - kept**2), z * (1 - kept)
         found: list[list[Matrix]] = [[], []]
@@ -150,7 +155,8 @@ class Magnitudes(Shown):
             end = ends[np.arange(2 * d), last]
             hidden = (end < _LEAST_END) | (deviations * end**2 > _MOST_HIDDEN * self.n)
             shows = (curvature > _LEAST_CURVATURE) & ~(about_zero.repeat(2) & hidden)
-            people = np.where(shows[:, None], people, 0.0) / self.n
+            alone = (counts > _SURELY_SEEN * deviations[:, None]) & (octaves > self.first + 1 + last[:, None])
+            people = np.where(shows[:, None] | alone, np.where(alone, counts, people), 0.0) / self.n
             within *= (people / within.sum(axis=2))[:, :, None]
             for each, loss in zip(found, losses, strict=True):
                 each.append((within * loss).reshape(d, -1).sum(axis=1))

@@ -438,7 +438,9 @@ def unclipped(
     hidden = _HIDDEN * of_variances / max(float(before.sum()), of_variances, 1e-300)
     far = _FAR * released.noise.second / preprocessing.bound**2
     held = min(_OF_TAILS * longer, far) + min(hidden, _MOST_HIDDEN)
-    tails, longest, shift = _tails(preprocessing, np.maximum(before - after, 0.0))
+    shown = np.array(octave_losses(preprocessing, np.maximum(before - after, 0.0)))
+    shown *= not preprocessing.mixes_columns
+    tails, _, longest, shift = np.clip(shown, -_MOST_TAILS, _MOST_TAILS)
     missing = np.where(lost > made_up, (_GROWN - 1) * (1 - left), 0.0)  # tails of its own, seen in part
     bought = preprocessing.present(released.n) * np.where(np.isfinite(left_error), 1 + left_error + missing, 0.0)
     most = np.maximum(np.maximum(bought, before * (1 + held)), before + _TWICE * longest)
@@ -452,21 +454,22 @@ def unclipped(
     return moments, replace(preprocessing, energy_kept=1.0)
 
 
-def _tails(preprocessing: Preprocessing, made_up: Matrix) -> tuple[Matrix, ...]:
-    """(d,) each: what octaves show that clipping took of variances of columns, less what was ``made_up``, at least and
-    at most; and of means (`Magnitudes.beyond`). 0 where that is not sure. In mapped units.
+def octave_losses(preprocessing: Preprocessing, made_up: Matrix) -> tuple[Matrix, ...]:
+    """(d,) each: what octaves show that clipping took of variances of scaled columns, less what was ``made_up``: at
+    least, as likely more as less, and at most; and of means (`Magnitudes.beyond`). 0 where that is not sure. A column
+    that is mixed with others is as long as its image.
     """
-    d, magnitudes = len(made_up), preprocessing.magnitudes
-    if magnitudes is None or preprocessing.mixes_columns:
-        return (np.zeros(d),) * 3
+    d, magnitudes, linear = len(made_up), preprocessing.magnitudes, preprocessing.linear
+    if magnitudes is None:
+        return (np.zeros(d),) * 4
     location = np.zeros(d) if preprocessing.location is None else preprocessing.location
     scale = np.ones(d) if preprocessing.scale is None else preprocessing.scale
-    squares, shifts = magnitudes.beyond(location, scale, preprocessing.bound)
-    squares = np.maximum(squares - made_up, 0.0)
-    ordered = np.sort(squares, axis=0)
+    image = None if linear is None else np.linalg.norm(linear, axis=1)
+    squares, shifts = magnitudes.beyond(location, scale, preprocessing.bound, image)
+    ordered = np.sort(np.maximum(squares - made_up, 0.0), axis=0)
     sure = ordered[_SURELY] > _LEAST_TAILS
-    found = ordered[_AT_LEAST], ordered[_PERHAPS], np.median(shifts, axis=0)
-    return tuple(np.where(sure, np.clip(each, -_MOST_TAILS, _MOST_TAILS), 0.0) for each in found)
+    found = *ordered[[_AT_LEAST, len(ordered) // 2, _PERHAPS]], np.median(shifts, axis=0)
+    return tuple(np.where(sure, each, 0.0) for each in found)
 
 
 def _variances_before_noise(values: Matrix, noise: float, bound: float) -> Matrix:
