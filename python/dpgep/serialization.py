@@ -135,7 +135,7 @@ class Document:
         if self.name != kind.name:
             raise ValueError(f'this is not a file of format "{kind.name}": its format is {_shown(self.name)}')
         if type(self.version) is not int or self.version != kind.version:
-            what = f"version {_shown(self.version)} of its format; this dpgep reads {kind.version}"
+            what = f"version {_shown(self.version)} of its format; this dpgep reads {kind.version}: use that one"
             raise ValueError(f"this file was written by {self.writer} in {what}")
         return self
 

@@ -368,7 +368,9 @@ class FileStore:
             self._file.locked(lambda _: self._file.read() or self._file.append(header), write=True, create=True)
         self.header = self._file.records[0]
         if self.header.get("kind") != "budget" or self.header.get("format") != FORMAT:
-            raise PrivacyBudgetError(f"the budget in {self.path} was written by another version of dpgep")
+            raise PrivacyBudgetError(
+                f"the budget in {self.path} was written by another version of dpgep: go on with that one"
+            )
         for name, value in given.items():
             stored = self.header.get(name)
             if (float(value) if name in NUMBERS else value) != stored:
