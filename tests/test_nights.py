@@ -298,14 +298,17 @@ def test_what_is_published_is_exact_sums_and_the_noise_that_is_kept(path: Path) 
             np.testing.assert_allclose(published, np.array([float(x) for x in whole]) / unit, rtol=1e-15)
 
 
-def test_the_largest_noise_that_a_file_may_hold_is_carried_on_exactly(path: Path) -> None:
-    nights, rng = dpgep.Nights(path, keep=5, **TERMS), np.random.default_rng(0)
+@pytest.mark.parametrize(("mu", "bits"), [(1.0, 56), (0.01, 62)])
+def test_the_largest_noise_that_a_file_may_hold_is_carried_on_exactly(path: Path, mu: float, bits: int) -> None:
+    """In one limb, or in two where the noise of a night is large."""
+    nights, rng = dpgep.Nights(path, keep=5, bound=1.0, mu=mu), np.random.default_rng(0)
     for night in range(4):
         nights.add(rows_of(night), night=str(night))
-    before = rng.integers(-(1 << 62) + 1, 1 << 62, (5, 9))
-    before[:, :2] = [[(1 << 62) - 1, 1 - (1 << 62)]]
+    before = rng.integers(-(1 << bits) + 1, 1 << bits, (5, 9))
+    before[:, :2] = [[(1 << bits) - 1, 1 - (1 << bits)]]
     before[:, 2] *= (-1) ** np.arange(5)  # weights are negative but for the first
-    drawn = 1 << 55
+    assert _described(path)._one_limb == (bits == 56)
+    drawn = 1 << bits - 7
     with (
         mock.patch.object(
             dpgep.nights, "add_noise", lambda moments, *given: np.add(moments.second, drawn, moments.second)

@@ -46,8 +46,10 @@ from dpgep.serialization import Format, opened
 NIGHTS = Format("dpgep-nights")
 # The part of the budget from which on a preparation has taken all that it may, and more would be wanted.
 _LARGE_PREPARATION = 0.45
-# Noise of sums so far is less than 2^62 steps of the grid. Multiples of it are added in two limbs, the lower of 2^32.
+# Noise of sums so far is less than 2^62 steps of the grid. Multiples of it are added in two limbs, the lower of 2^32;
+# in one where that of a night has deviations below 2^51, so that it stays below 2^56.
 _NOISE_BITS, _HALF_BITS = 62, 32
+_ONE_LIMB_BITS, _ONE_LIMB_SCALE = 56, 1 << 51
 # Nights that are compared with those before: whole weeks. A morning has this chance of naming a column for nothing.
 _WINDOW, _FALSE_ALARMS = 28, 1e-3
 # Of a column's deviation, or of its mean square: what may change without a word.
@@ -133,6 +135,10 @@ class Register:
         return layout_of(self.model, self.facts, self.preprocessing)
 
     @cached_property
+    def _one_limb(self) -> bool:
+        return max(self.noise.diagonal, self.noise.sums, self.noise.counts) < _ONE_LIMB_SCALE
+
+    @cached_property
     def size(self) -> int:
         """How many numbers a night publishes."""
         return _packed(*self.layout.blocks(np.zeros(self.layout.shape, np.int64))).size
@@ -167,7 +173,8 @@ class Register:
         These hold the noise, exactly, and people's spread, at most: of x^2 in [0, 1] it is q (1 - q), q being its mean.
         """
         spans = (1, last - _WINDOW), (last - _WINDOW + 1, last)
-        (n, *before), (n_now, *now) = (self._means(log, *span) for span in spans)
+        (n_before, total), (n_so_far, so_far) = log.so_far(last - _WINDOW), log.so_far(last)
+        (n, *before), (n_now, *now) = self._means(n_before, total), self._means(n_so_far - n_before, so_far - total)
         rows = [self.factor.combination(*span) / people for span, people in zip(spans, (n, n_now), strict=True)]
         rows[1][: spans[0][1]] -= rows[0]
         noise, groups = self.noise.deviations(), self.layout.n_groups
@@ -177,20 +184,20 @@ class Register:
         drawn = float(rows[1] @ rows[1])
         for old, new, scale, several in zip(before, now, (noise.second, noise.sums), copies, strict=True):
             if old.size:
-                large = np.clip(before[0] + 2 * noise.second * math.sqrt(drawn), 0, 1)  # mean squares, or more
+                large = np.minimum(np.maximum(before[0] + 2 * noise.second * math.sqrt(drawn), 0), 1)  # mean squares
                 spread = large * (1 - large) if not found else np.maximum(large - old**2, 0)
                 people = spread * self.nights * (1 / n + 1 / n_now)
                 slight = _SLIGHT * (np.sqrt(spread) if found else large)
                 change = np.maximum(np.abs(new - old) - slight, 0)
-                with np.errstate(divide="ignore", invalid="ignore"):  # constants without noise
-                    found.append(change / np.sqrt(drawn * (scale**2 * several + of_count * old**2) + people))
-        return np.nan_to_num(np.concatenate(found))
+                root = np.sqrt(drawn * (scale**2 * several + of_count * old**2) + people)
+                constant = np.where(change > 0, math.inf, 0.0)  # without noise
+                found.append(np.divide(change, root, out=constant, where=root > 0))
+        return np.concatenate(found)
 
-    def _means(self, log: NightLog, first: int, last: int) -> tuple[float, Matrix, Matrix]:
-        """Of nights: the number of people, mean squares of the columns of rows in the unit ball, and their means."""
-        (n, total), (n_before, before) = log.so_far(last), log.so_far(first - 1)
-        triangles, sums, counts = self._parts(total - before)
-        people = max(1.0, float(n - n_before) if self.facts.n_is_public else float(counts.sum()))
+    def _means(self, n: int, total: Matrix) -> tuple[float, Matrix, Matrix]:
+        """Of sums: the number of people, mean squares of the columns of rows in the unit ball, and their means."""
+        triangles, sums, counts = self._parts(total)
+        people = max(1.0, float(n) if self.facts.n_is_public else float(counts.sum()))
         squares = triangles[:, _diagonal(self.layout.n_features)].sum(axis=0)
         return people, squares / people, sums.sum(axis=1) / people if sums.size else np.empty(0)
 
@@ -218,7 +225,7 @@ class Register:
         sums = exact << FACTOR_BITS
         noisy = self._noisy(sums[0] - self._carried(log, number), sums[1], log.stream(exact))
         noise = noisy[0] - sums[0] + ((noisy[1] - sums[1]) << LOW_BITS)
-        if max(noise.max(initial=0), -noise.min(initial=0)) >> _NOISE_BITS:
+        if max(noise.max(initial=0), -noise.min(initial=0)) >> (_ONE_LIMB_BITS if self._one_limb else _NOISE_BITS):
             raise ValueError("the noise of all nights together is more than the file can hold: begin another")
         unit = -2 * self.noise.bits - self.noise.weight_bits
         published = np.ldexp(noisy[1] * 2.0**LOW_BITS + noisy[0], unit)
@@ -242,8 +249,11 @@ class Register:
         for k, step in self.factor.steps.items():
             if 0 < k < number:
                 before = log.noise(number - k)
-                low += step * (before & (1 << _HALF_BITS) - 1)
-                high += step * (before >> _HALF_BITS)
+                if self._one_limb:
+                    low += step * before
+                else:
+                    low += step * (before & (1 << _HALF_BITS) - 1)
+                    high += step * (before >> _HALF_BITS)
         return np.asarray((low >> FACTOR_BITS) + (high << _HALF_BITS - FACTOR_BITS))
 
     def _blocks(self, packed: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
