@@ -230,8 +230,9 @@ def _listed(values: Any) -> NDArray[Any]:
     except TypeError:
         kind = type(values).__name__
         raise TypeError(f"person must hold one id for each row, or name a column; got {kind}") from None
-    if listed and all(isinstance(each, (int, np.integer)) for each in listed):
-        return np.asarray(listed)
+    are_whole = bool(listed) and all(isinstance(each, (int, np.integer)) for each in listed)
+    if are_whole and (whole := np.asarray(listed)).dtype.kind != "f":  # as -1 and 2^63 together become
+        return whole
     return objects(listed)
 
 
