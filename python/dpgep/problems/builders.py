@@ -55,10 +55,9 @@ def pca(X: Any, *, center: bool = True, standardize: bool = False, **terms: Unpa
         gives the scores of standardized rows, and components times ``diagnostics.scale`` are the unit eigenvectors of
         the correlation matrix. Solved by the methods "release" and "sr-dp", with the matrix in memory.
 
-        A constant column has no correlations. Without noise it gets no weight, and the solution is that of the others.
-        With noise a column is divided by at least the root of two deviations of the noise in its variance: one that is
-        constant, or varies less than that, gets a small weight, with an `AccuracyWarning` that lists such columns.
-        Eigenvalues sum to the number of the other columns, up to what these keep.
+        A constant column has no correlations, and without noise no weight. With noise a column is divided by at least
+        the root of two deviations of the noise in its variance: one that varies less than that gets a small weight,
+        with an `AccuracyWarning` that lists such columns.
     adjacency : {"replace-one", "add-remove"}
         Which data sets are neighbours. Under "replace-one" n is public; under "add-remove" it is not, and matrices are
         normalized by ``public_n``, or by a noisy count that the budget pays for.

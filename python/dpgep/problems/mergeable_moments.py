@@ -212,18 +212,12 @@ class Moments:
 
         Parameters
         ----------
-        X : (m, d)
-            Rows, as `dpgep.pca` takes them: an array or a table in memory, columns of a `dpgep.scan`, a Dask array or
-            DataFrame, a Spark DataFrame.
-        y : optional
-            Y (cca, pls), labels (fda) or y (sir) of the same people.
-        *others : optional
-            Further views (multiset-cca).
-        person : optional
-            The id of each row's person, as in `dpgep.pca`, where these moments are of people with several rows; the
-            column of that name by default. All rows of a person must be in one update.
-        weights : optional
-            The weight of each row, or the column of weights, where these moments have a ``largest_weight``.
+        X, y, *others
+            Rows (m, d), as `dpgep.pca` takes them, and of the same people Y (cca, pls), labels (fda), y (sir) or
+            further views (multiset-cca).
+        person, weights : optional
+            The id of each row's person, where these moments are of people with several rows (default: the column of
+            that name); the weight of each row, or their column, where these moments have a ``largest_weight``.
         client : distributed.Client, optional
             A Dask cluster that computes collections (default: what ``dask.compute`` uses), or reads the Parquet files
             of a scan, whose paths must mean the same files on all machines.

@@ -278,8 +278,7 @@ class Components(Projection):
     explained_variance_ : (K,), the eigenvalues, descending.
     explained_variance_ratio_ : (K,), of their sum over all components that the model has; NaN where noise leaves a sum
         that is not positive. Not there for sparse components, and where the matrix was not held in memory.
-    mean_ : (d,), released mean; None without one.
-    scale_ : (d,), spread of the columns that components are relative to; None where there is none.
+    mean_, scale_ : (d,), released mean and spread of the columns; None without one.
     """
 
     def _keep(self, solution: Solution) -> None:

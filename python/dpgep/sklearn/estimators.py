@@ -165,19 +165,14 @@ class PrivatePCA(Components):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class TwoViews(Projection):
-    """A projection of two views of the same people, X and y.
+    """A projection of two views of the same people, X and y, whose bound is that of both together.
 
     ``transform(X)`` and ``fit_transform(X, y)`` return the coordinates of X alone, as pipelines need them;
-    ``transform(X, y)`` those of both.
-
-    Attributes
-    ----------
-    x_weights_, y_weights_ : (d_x, K) and (d_y, K), as scikit-learn lays them.
-    x_mean_, y_mean_ : released means of the columns; None without ``center``.
+    ``transform(X, y)`` those of both. ``x_weights_`` (d_x, K) and ``y_weights_`` (d_y, K) lie as in scikit-learn;
+    ``x_mean_`` and ``y_mean_`` are released means, None without ``center``, which says whether to subtract them.
     """
 
     center: bool = True
-
     _needs_y: ClassVar[bool] = True
 
     def _data(self, X: Any, y: Any) -> tuple[Any, ...]:
@@ -211,24 +206,12 @@ class TwoViews(Projection):
 class PrivateCCA(TwoViews):
     """Canonical correlation analysis with differential privacy: `dpgep.cca`, solved from one release.
 
-    Unlike scikit-learn's `CCA`, weights have unit norm, in units of the columns' spread.
-
-    Parameters that are not listed are as in `dpgep.sklearn.base.Projection`; the bound is that of both views together.
-
-    Parameters
-    ----------
-    center : bool
-        Whether to subtract the means.
-    regularization : float, optional
-        Added to the covariances of both views. Default: chosen from released values.
-
-    Attributes
-    ----------
-    correlations_ : (K,), descending; noise may take them out of [0, 1].
+    Unlike scikit-learn's `CCA`, weights have unit norm, in units of the columns' spread. ``correlations_`` (K,) may lie
+    out of [0, 1], for noise. ``regularization`` is added to the covariances of both views (default: chosen from
+    released values). All else is as in `dpgep.sklearn.base.Projection`.
     """
 
     regularization: float | None = None
-
     _build: ClassVar[Any] = staticmethod(cca)
 
     def _keep(self, solution: Solution) -> None:
@@ -240,16 +223,8 @@ class PrivateCCA(TwoViews):
 class PrivatePLS(TwoViews):
     """Partial least squares with differential privacy: `dpgep.pls`, solved from one release, as `PLSSVD` without scale.
 
-    Parameters that are not listed are as in `dpgep.sklearn.base.Projection`; the bound is that of both views together.
-
-    Parameters
-    ----------
-    center : bool
-        Whether to subtract the means.
-
-    Attributes
-    ----------
-    covariances_ : (K,), those of the scores, descending; no factor n/(n-1).
+    ``covariances_`` (K,) are those of the scores, descending, without a factor n/(n-1). All else is as in
+    `dpgep.sklearn.base.Projection`.
     """
 
     _build: ClassVar[Any] = staticmethod(pls)
@@ -264,7 +239,6 @@ class Groups(Components):
     """Directions in which groups of people differ."""
 
     regularization: float | None = None
-
     _needs_y: ClassVar[bool] = True
 
 
@@ -302,7 +276,6 @@ class PrivateFDA(ClassifierMixin, Groups):  # type: ignore[misc]
     classes: Sequence[Hashable] | Literal["public"] | None = None
     priors: Sequence[float] | None = None
     ridge: float | None = None
-
     _build: ClassVar[Any] = staticmethod(fda)
 
     def _fit(self, X: Any, y: Any, people: dict[str, Any]) -> None:
@@ -354,20 +327,14 @@ class PrivateFDA(ClassifierMixin, Groups):  # type: ignore[misc]
 class PrivateSIR(Groups):
     """Sliced inverse regression with differential privacy: `dpgep.sir`, solved from one release.
 
-    Parameters that are not listed are as in `dpgep.sklearn.base.Projection`.
-
-    Parameters
-    ----------
-    slices, y_range, edges
-        As in `dpgep.sir`: public, ``y_range`` or ``edges`` must be given.
-    regularization : float, optional
-        Added to the covariance. Default: chosen from released values.
+    ``slices``, ``y_range`` and ``edges`` are as in `dpgep.sir`: public, one of the last two must be given.
+    ``regularization`` is added to the covariance (default: chosen from released values). All else is as in
+    `dpgep.sklearn.base.Projection`.
     """
 
     slices: int = 10
     y_range: tuple[float, float] | None = None
     edges: Sequence[float] | None = None
-
     _build: ClassVar[Any] = staticmethod(sir)
 
     def _data(self, X: Any, y: Any) -> tuple[Any, ...]:

@@ -253,9 +253,7 @@ def scan(
         them is text, or categorical without declared categories.
     ValueError
         If ``n_rows`` is not the number of rows, or arrays side by side differ in it; messages do not say it. If there
-        are no batches at all, so that nobody knows how many columns there are: data of no rows are one batch of none.
-    ImportError
-        If a package is missing: ``pip install 'dpgep[arrow]'``.
+        are no batches at all: data of no rows are one batch of none.
 
     Notes
     -----
@@ -393,10 +391,7 @@ class Scan:
         of it is uint8 or boolean): float32 where that is exact, so for float16, float32 and integers of up to 16 bits,
         else float64, to which integers of 64 bits beyond 2^53 are rounded. A vector keeps its type; text is
         str. What is null is NaN. With ``apart``, a matrix is not copied if a batch is one large piece of a table, but
-        comes as `Columns`: their memory must not change until the next batch.
-
-        Arrays are valid until the next batch: the memory of a matrix is used again, and so may be that of batches which
-        an iterable yields. What is collected for a batch from several of them is copied before the next is asked for.
+        comes as `Columns`. Arrays are valid until the next batch, whose memory may be the same.
 
         Raises
         ------
