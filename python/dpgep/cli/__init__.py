@@ -15,7 +15,7 @@ from numpy.linalg import LinAlgError
 
 import dpgep
 from dpgep._optional import MissingExtraError
-from dpgep.cli import ask, audit, budget, demo, fit, nights, plan, scores, solution
+from dpgep.cli import ask, audit, budget, demo, fit, nights, plan, solution
 from dpgep.cli.command import EXIT_CODES, Parser, UsageError, say
 from dpgep.cli.interrupts import Interrupts
 from dpgep.data.rows import OF_A_RUN
@@ -25,7 +25,7 @@ _EXAMPLE = """example:
   dpgep report solution.json --html -o report.html"""
 # What to do about values that are absent, in options.
 _OF_MISSING = "impute or drop them, or take --missing center, or pairwise without groups; no budget was spent"
-_COMMANDS = (fit, nights, ask, plan, solution, scores, budget, audit, demo)
+_COMMANDS = (fit, nights, ask, plan, solution, budget, audit, demo)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

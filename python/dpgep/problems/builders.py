@@ -310,7 +310,10 @@ def table_problem(
     by_group: bool = False,
     **terms: Unpack[Terms],
 ) -> MomentProblem:
-    """One release of all second moments of rows, of everybody or by groups: `dpgep.release` says what it takes."""
+    """One release of all second moments of rows, for any later question.
+
+    `dpgep.release` says what it takes.
+    """
     require_flag("by_group", by_group)
     cuts = {"slices": slices, "y_range": y_range, "edges": edges}
 
