@@ -22,10 +22,10 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy  # its sparse matrices are loaded when they are used
@@ -147,23 +147,24 @@ class SparseRows:
 
 
 class _TableSums(Sums):
-    """A sum over people of integers, all of the same shape. With ``missing``, NaN adds nothing; else it is refused."""
+    """A sum over people of integers, all of the same shape, that a kernel adds up; ``facts`` are its arguments."""
 
     parts = ("counts",)
+    _kernel: ClassVar[Callable[..., bool]]
 
-    def __init__(self, shape: tuple[int, ...], *, missing: bool = False) -> None:
-        self._missing = missing
+    def __init__(self, shape: tuple[int, ...], *facts: Any) -> None:
+        self._facts = facts
         self.counts: Integers = np.zeros(shape, dtype=np.int64)
 
     def add(self, batch: Batch) -> None:
         rows, n = batch.rows, batch.rows.n
         if (whole := rows.in_one_piece(n, fixed_point=False)) is not None:
-            self._require(self._add_block(whole, batch.weights))
+            self._add_block(whole, batch.weights)
             return
         height = block_height(max(n, 1), self._entries_per_row(rows))
         for start in range(0, n, height):
             people = slice(start, start + height)
-            self._require(self._add_some(rows, people, None if batch.weights is None else batch.weights[people]))
+            self._add_some(rows, people, None if batch.weights is None else batch.weights[people])
 
     def weighs(self, rows: Rows) -> bool:
         return True
@@ -171,45 +172,33 @@ class _TableSums(Sums):
     def _entries_per_row(self, rows: Rows) -> int:
         return rows.d
 
-    def _add_some(self, rows: Rows, people: slice, weights: Weights | None) -> bool:
-        return self._add_block(joined_views(rows, people), weights)
+    def _add_some(self, rows: Rows, people: slice, weights: Weights | None) -> None:
+        self._add_block(joined_views(rows, people), weights)
 
-    @staticmethod
-    def _require(finite: bool) -> None:
-        if not finite:
+    def _add_block(self, block: Any, weights: Weights | None, *mapped: ColumnMap) -> None:
+        """Add the people of a matrix that the kernels read."""
+        if not self._kernel(block, *self._facts, self.counts, thread_count(), weights, *mapped):
             raise NotFiniteError
-
-    @abstractmethod
-    def _add_block(self, block: Any, weights: Weights | None) -> bool:
-        """Add the people of a matrix that the kernels read; False for values that are refused."""
 
 
 class MagnitudeCounts(_TableSums):
     """(d', 2, N_OCTAVES + 1): how many entries of some columns are zero (the first bin) or positive, and negative, in
-    each octave.
+    each octave. NaN counts for nothing where it stands for ``missing`` values, here and below.
     """
 
-    def __init__(self, columns: NDArray[np.intp], *, missing: bool = False) -> None:
-        super().__init__((len(columns), 2, N_OCTAVES + 1), missing=missing)
-        self._columns = columns
+    _kernel = staticmethod(core.count_magnitudes)
 
-    def _add_block(self, block: Any, weights: Weights | None) -> bool:
-        octaves = FIRST_OCTAVE, N_OCTAVES
-        return core.count_magnitudes(
-            block, self._columns, self._missing, *octaves, self.counts, thread_count(), weights
-        )
+    def __init__(self, columns: NDArray[np.intp], *, missing: bool = False) -> None:
+        super().__init__((len(columns), 2, N_OCTAVES + 1), columns, missing, FIRST_OCTAVE, N_OCTAVES)
 
 
 class PlaceCounts(_TableSums):
     """(d', n_bins): how many entries of columns lie in each equal part of their intervals, or beyond: at an end."""
 
-    def __init__(self, columns: NDArray[np.intp], interval: Interval, n_bins: int, *, missing: bool = False) -> None:
-        super().__init__((len(columns), n_bins), missing=missing)
-        self._columns, self._interval = columns, interval
+    _kernel = staticmethod(core.count_places)
 
-    def _add_block(self, block: Any, weights: Weights | None) -> bool:
-        ends = self._interval.middle, self._interval.half
-        return core.count_places(block, self._columns, self._missing, *ends, self.counts, thread_count(), weights)
+    def __init__(self, columns: NDArray[np.intp], interval: Interval, n_bins: int, *, missing: bool = False) -> None:
+        super().__init__((len(columns), n_bins), columns, missing, interval.middle, interval.half)
 
 
 class ColumnSums(_TableSums):
@@ -217,26 +206,25 @@ class ColumnSums(_TableSums):
     how many people have a value there.
     """
 
-    def __init__(self, interval: Interval, *, missing: bool = False) -> None:
-        super().__init__((3, len(interval.middle)), missing=missing)
-        self._interval = interval
+    _kernel = staticmethod(core.sum_places)
 
-    def _add_block(self, block: Any, weights: Weights | None) -> bool:
-        ends = self._interval.middle, self._interval.half
-        return core.sum_places(block, self._missing, *ends, PLACE_BITS, self.counts, thread_count(), weights)
+    def __init__(self, interval: Interval, *, missing: bool = False) -> None:
+        super().__init__((3, len(interval.middle)), missing, interval.middle, interval.half, PLACE_BITS)
 
 
 class NormCounts(_TableSums):
     """(n_bins,): how many rows have a norm in each quarter of an octave, from k = ``first`` on, or below; or beyond."""
 
+    _kernel = staticmethod(core.count_norms)
+
     def __init__(self, first: int, n_bins: int) -> None:
-        super().__init__((n_bins,))
+        super().__init__((n_bins,), _STEPS, _OF_ZEROS, first)
         self._first = first
 
     def add_mapped(self, batch: Batch, preprocessing: Preprocessing) -> bool:
         whole = batch.rows.in_one_piece(batch.rows.n, fixed_point=False)
         if whole is not None:
-            self._require(self._add_block(whole, batch.weights, preprocessing.of_columns))
+            self._add_block(whole, batch.weights, preprocessing.of_columns)
         return whole is not None
 
     def _entries_per_row(self, rows: Rows) -> int:
@@ -245,17 +233,13 @@ class NormCounts(_TableSums):
         entries: int = sum(getattr(view, "nnz", rows.n * view.shape[1]) for view in rows.views)
         return entries // max(rows.n, 1) + 1
 
-    def _add_some(self, rows: Rows, people: slice, weights: Weights | None) -> bool:
+    def _add_some(self, rows: Rows, people: slice, weights: Weights | None) -> None:
         if not rows.is_sparse:
             return super()._add_some(rows, people, weights)
         with np.errstate(all="ignore"):  # whatever the caller has set: an error would tell of a value
             bins = np.clip(_quarters(*_sparse_squares(rows, people)) - self._first, 0, len(self.counts) - 1)
         # sums of whole numbers below 2^53: no rounding
         self.counts += np.bincount(bins, weights, len(self.counts)).astype(np.int64)
-        return True
-
-    def _add_block(self, block: Any, weights: Weights | None, mapped: ColumnMap | None = None) -> bool:
-        return core.count_norms(block, _STEPS, _OF_ZEROS, self._first, self.counts, thread_count(), weights, mapped)
 
 
 def _quarters(largest: Matrix, squares: Integers) -> Integers:
