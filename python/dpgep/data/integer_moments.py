@@ -91,8 +91,7 @@ class ExactSums(Sums):
     n: int
 
     @abstractmethod
-    def __init__(self, layout: MomentLayout, bits: int) -> None:
-        """Of nobody."""
+    def __init__(self, layout: MomentLayout, bits: int) -> None: ...
 
     @abstractmethod
     def merge(self, other: Any, times: int = 1) -> None: ...
@@ -470,11 +469,10 @@ class ExactMomentsByGroup(ExactSums):
         if high is None:
             raise ValueError("sums by group have two limbs")
         sums = cls(layout, bits)
-        people = [
-            (int(h[-1, -1]) << LOW_BITS) + int(part[-1, -1]) >> 2 * bits for part, h in zip(low, high, strict=True)
-        ]
-        parts = zip(people, low, high, strict=True)
-        sums._groups = [ExactMomentAccumulator.of_limbs(layout.of_one_group, bits, *part) for part in parts]
+        sums._groups = []
+        for part, above in zip(low, high, strict=True):
+            people = (int(above[-1, -1]) << LOW_BITS) + int(part[-1, -1]) >> 2 * bits
+            sums._groups.append(ExactMomentAccumulator.of_limbs(layout.of_one_group, bits, people, part, above))
         sums.n = n
         return sums
 

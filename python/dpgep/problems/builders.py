@@ -86,7 +86,6 @@ def pca(X: Any, *, center: bool = True, standardize: bool = False, **terms: Unpa
     ------
     TypeError, ValueError
         If X is not a real matrix with at least two rows (any number under add-remove), or a parameter is out of range.
-        Columns of text are named.
         NaN and infinities are detected by `solve`, before anything is released.
     """
     require_flag("standardize", standardize)
@@ -250,11 +249,6 @@ def sir(
         compute edges from the data: one replaced person would move every quantile (see docs/errata.md).
     bound, preprocessing, adjacency, public_n, person, rows, weights, largest_weight
         As in `dpgep.fda`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As in `dpgep.pca`, and if y is not a vector of n real numbers or the slices are not publicly specified.
     """
     interior = tuple(slice_edges(slices, y_range, edges).tolist())
     return moment_problem(lambda x: models.SirModel(x.width, interior), (X,), (y,), **terms)
@@ -286,8 +280,7 @@ def contrastive_pca(
     Raises
     ------
     TypeError, ValueError
-        As in `dpgep.pca`, if target and background are the same, for a wrong number of labels, or labels whose type
-        shows that none is one of the two, and for an ``alpha`` that is negative or not finite.
+        As in `dpgep.fda`, and if target and background are the same.
     """
     require_non_negative("alpha", alpha)
 
@@ -362,11 +355,6 @@ def gep(
         matrix public. They must hold for the matrices as computed, rounding included.
     adjacency : {"replace-one", "add-remove"}
         The relation for which the constants hold.
-
-    Returns
-    -------
-    MatrixProblem
-        For `dpgep.solve`.
 
     Raises
     ------
