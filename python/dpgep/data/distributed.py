@@ -343,10 +343,8 @@ def dask_parts(data: tuple[Any, ...]) -> list[Part]:
     cut = None if known_rows(first) is None else first.chunks[0]  # sizes along the rows, where they are known
     columns = [_delayed_chunks(each, cut) for each in data]
     if len({len(column) for column in columns}) > 1:
-        raise ValueError(
-            f"inputs for the same people must have the same partitions, got {[len(c) for c in columns]} of "
-            "them: take both from one DataFrame, or give arrays chunks of known sizes with compute_chunk_sizes()"
-        )
+        found = f"inputs for the same people must have the same partitions, got {[len(c) for c in columns]} of them"
+        raise ValueError(f"{found}: take both from one DataFrame, or give arrays known sizes, compute_chunk_sizes()")
     return list(zip(*columns, strict=True))
 
 
@@ -382,10 +380,8 @@ def _together(*chunks: Any) -> Part:
 def _delayed_chunks(values: Any, cut: tuple[int, ...] | None) -> list[Any]:
     if not is_dask_collection(values):
         if cut is None:
-            raise ValueError(
-                "an array in memory cannot be aligned with a Dask collection of unknown chunk sizes: put it into the "
-                "same DataFrame, or make it a Dask array with the same chunks"
-            )
+            found = "an array in memory cannot be aligned with a Dask collection of unknown chunk sizes"
+            raise ValueError(f"{found}: put it into the same DataFrame, or make it a Dask array with the same chunks")
         check_not_masked(values, "the array")
         array = np.asarray(values)
         values = import_extra("dask.array", "dask").from_array(array, chunks=(cut, *array.shape[1:]))

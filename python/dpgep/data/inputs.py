@@ -78,10 +78,11 @@ def opened(values: Any, name: str, adjacency: Any, fewest: int | None = None) ->
 def require_number_protected(people: Scan, adjacency: Any) -> None:
     """Raise ValueError for rows chosen by a filter under an adjacency that publishes how many there are."""
     if people.filtered and adjacency != "add-remove":
-        raise ValueError(
-            "how many rows pass a filter depends on people's values, and replace-one adjacency publishes that number: "
-            'use adjacency="add-remove", or, if the choice is public, read from a source of these rows alone'
+        found = (
+            "how many rows pass a filter depends on people's values, and replace-one adjacency publishes that number"
         )
+        advice = 'use adjacency="add-remove", or, if the choice is public, read from a source of these rows alone'
+        raise ValueError(f"{found}: {advice}")
 
 
 def column_names(values: Any) -> Names:

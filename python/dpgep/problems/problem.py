@@ -311,10 +311,8 @@ def dataset_of(
         return DaskDataset(dask_parts((*data, *beside)), read, *facts, n=n, client=client, **of_people)
     people: Scan = selections[0].scan
     if len(selections) < len(data) or any(part.scan is not people for part in selections):
-        raise ValueError(
-            "rows and labels or responses must come from one source, to be read together: take both from "
-            'the same dpgep.scan, as in source[["age", "weight"]] and source["label"]'
-        )
+        advice = 'take both from the same dpgep.scan, as in source[["age", "weight"]] and source["label"]'
+        raise ValueError(f"rows and labels or responses must come from one source, to be read together: {advice}")
     if weighting is not None:
         weighting.require_of(people)
     if client is None and not is_spark_frame(people.value):

@@ -407,10 +407,8 @@ class Scan:
         if not selections or any((each if isinstance(each, Scan) else each.scan) is not self for each in selections):
             raise ValueError("read requires at least one selection of this scan: scan.read(scan['x'], scan['y'])")
         if self.passes and not self.repeatable:
-            raise RuntimeError(
-                "these data can be read only once, and a pass has already begun: pass a list of batches, or a "
-                "function that returns a fresh iterator, e.g. dpgep.scan(lambda: read_batches())"
-            )
+            advice = "pass a list of batches, or a function that returns them, dpgep.scan(lambda: read_batches())"
+            raise RuntimeError(f"these data can be read only once, and a pass has already begun: {advice}")
         chosen = [as_selection(each) for each in selections]
         self.passes += 1
         return self._batches(chosen, apart)
@@ -455,8 +453,6 @@ class Scan:
         if self._n_rows is None and self.source.n_rows not in (None, rows):
             raise ValueError("the number of rows differs from what the source declares: its data must not change")
         if self._rows_of_a_pass not in (None, rows):
-            raise ValueError(
-                "a pass gave a different number of rows than the previous one: the data must not change, and a scanned "
-                "function must start from the beginning at every call"
-            )
+            advice = "data must not change, and a scanned function must start from the beginning at every call"
+            raise ValueError(f"a pass gave a different number of rows than the previous one: {advice}")
         self._rows_of_a_pass = rows

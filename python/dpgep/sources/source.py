@@ -220,7 +220,5 @@ def without_message(what: str, error: Exception) -> Exception:
         return MemoryError(f"not enough memory to read {what}: select fewer columns or use smaller batches")
     if isinstance(error, DataError):
         return error
-    return DataError(
-        f"{what} cannot be read: {type(error).__name__}, whose message is suppressed since it may quote values of the "
-        "data; read the data without dpgep to see it"
-    )
+    why = f"{type(error).__name__}, whose message is suppressed since it may quote values of the data"
+    return DataError(f"{what} cannot be read: {why}; read the data without dpgep to see it")
