@@ -309,11 +309,13 @@ class PrivateFDA(ClassifierMixin, Groups):  # type: ignore[misc]
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The class (n,) of each row with the highest score: as private as the rows are."""
-        return self.classifier_.predict(self._new_rows(X))
+        rows = self._new_rows(X)  # refuses an estimator that is not fitted
+        return self.classifier_.predict(rows)
 
     def predict_proba(self, X: Any) -> Matrix:
         """Probabilities (n, C) of the classes for rows that are Gaussian with one covariance within classes."""
-        return self.classifier_.predict_proba(self._new_rows(X))
+        rows = self._new_rows(X)
+        return self.classifier_.predict_proba(rows)
 
     def _labels(self, y: Any) -> tuple[Any, tuple[Hashable, ...]]:
         """Labels, and the classes in scikit-learn's order. Values are looked at only where they become public."""
