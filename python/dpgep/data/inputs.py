@@ -370,7 +370,7 @@ def _at_least_two(classes: Classes) -> Classes:
 def _found(labels: Any, n: int | None) -> Classes:
     """The distinct labels, which then count as public."""
     if n is None or is_dask_collection(labels) or isinstance(labels, Selection):
-        raise ValueError("labels read from a source need public classes, classes=: to find them takes a pass over all")
+        raise ValueError("labels read from a source need public classes: pass classes=; to find them takes a pass")
     values = _label_array(labels, n)
     if values.dtype == np.bool_ or all(isinstance(label, (bool, np.bool_)) for label in values.tolist()):
         return BOOLEANS
