@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dpgep
-from dpgep.models.bins import Magnitudes
-from dpgep.models.histograms import Histograms
+from dpgep.models.bins import Histograms, Magnitudes
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")
 QUARTILES = [0.25, 0.5, 0.75]

@@ -33,9 +33,8 @@ from dpgep.data import integer_moments
 from dpgep.local import Aggregator, GaussianRandomizer, Reports
 from dpgep.masked import Site, Terms
 from dpgep.models import FdaModel, PcaModel
-from dpgep.models.bins import Magnitudes
+from dpgep.models.bins import Histograms, Magnitudes
 from dpgep.models.clipping import Clipping
-from dpgep.models.histograms import Histograms
 from dpgep.models.preprocessing import Preprocessing
 from dpgep.privacy import accounting
 from dpgep.privacy.ledger import LedgerEntry, NoiseBlock

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep._dispatch import core
-from dpgep.models.bins import FIRST_OCTAVE, BinRun, Interval, Magnitudes
-from dpgep.models.histograms import Histograms
+from dpgep.models.bins import FIRST_OCTAVE, BinRun, Histograms, Interval, Magnitudes
 from dpgep.models.model import Matrix
 from dpgep.privacy.curator import NoisyCounts
 

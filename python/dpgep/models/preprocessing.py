@@ -28,9 +28,8 @@ from numpy.typing import NDArray
 
 from dpgep._checks import NonNegative, Positive, Share, check_fields, quoted, require_share, whole_number
 from dpgep._show import Shown
-from dpgep.models.bins import Magnitudes
+from dpgep.models.bins import Histograms, Magnitudes
 from dpgep.models.clipping import Clipping
-from dpgep.models.histograms import Histograms
 from dpgep.models.model import Matrix, Model
 from dpgep.models.moments import ReleasedMoments, mean_factor
 from dpgep.models.null import spectrum_before_noise
@@ -283,18 +282,15 @@ class Preprocessing(Shown):
     def restricted(self, features: NDArray[np.intp], bound: float | None = None) -> Preprocessing:
         """The same for some of the features, rows clipped to a bound of their own if one is given."""
         assert self.linear is None  # refused before: `Options.require_separate_columns`
+        parts: dict[str, Any] = {name: None if part is None else part[features] for name, part in self.parts().items()}
         return replace(
             self,
             bound=self.bound if bound is None else bound,
-            location=None if self.location is None else self.location[features],
-            scale=None if self.scale is None else self.scale[features],
-            variance_error=None if self.variance_error is None else self.variance_error[features],
-            variance=None if self.variance is None else self.variance[features],
-            n_present=None if self.n_present is None else self.n_present[features],
             unsure=tuple(np.flatnonzero(np.isin(features, self.unsure)).tolist()),
             energy_cut=0.0 if self.scale is None else self.energy_cut * len(features) / len(self.scale),
             magnitudes=None if self.magnitudes is None else self.magnitudes.restricted(features),
             places=None if self.places is None else self.places.restricted(features),
+            **parts,
         )
 
     def of_others(self) -> Preprocessing:
