@@ -267,19 +267,14 @@ def _continued(counts: Matrix, deviations: Matrix) -> tuple[Matrix, NDArray[np.i
 
 @dataclass(slots=True)
 class BinRun:
-    """Bins from ``first`` to ``last`` that hold ``people``, none if last < first.
-
-    deviation : of the noise in a bin.
-    height : people beyond a deviation for each bin, in deviations.
-    n_bins : in how many bins the run was looked for.
-    """
+    """Bins from ``first`` to ``last`` that hold ``people``, none if last < first."""
 
     first: int
     last: int
     people: float
-    deviation: float
-    height: float
-    n_bins: int
+    deviation: float  # of the noise in a bin
+    height: float  # people beyond a deviation for each bin, in deviations
+    n_bins: int  # in how many bins the run was looked for
 
     def __len__(self) -> int:
         return self.last + 1 - self.first

@@ -201,10 +201,7 @@ def pooled(first: ReleasedMoments, second: ReleasedMoments, shares: tuple[float,
 
 
 def pooled_by_precision(first: ReleasedMoments, second: ReleasedMoments) -> ReleasedMoments:
-    """Two releases about the same people, a public number: the scales of their noise have one proportion.
-
-    So has what is pooled, as if bought at once.
-    """
+    """Two releases about the same people, a public number, whose noise keeps one proportion, as if bought at once."""
     assert first.n == second.n
     precisions = np.array([each.noise.second**-2 for each in (first, second)])
     p, q = precisions / precisions.sum()
@@ -212,10 +209,7 @@ def pooled_by_precision(first: ReleasedMoments, second: ReleasedMoments) -> Rele
 
 
 def groups_alone(released: ReleasedGroups, of_sums: Matrix, of_counts: Matrix) -> ReleasedGroups:
-    """Sums and counts of releases of groups without differences: the released mean in all of them, and fresh noise.
-
-    Of normal deviates, in stacks of the shapes of sums and counts.
-    """
+    """Sums and counts of releases of groups without differences, by stacks of normal deviates: one mean, new noise."""
     noise = released.noise
     return ReleasedGroups(
         sums=mean_factor(released).T * _shares(released) + noise.sums * of_sums,
@@ -357,8 +351,7 @@ def group_factors(moments: ReleasedGroups) -> tuple[Matrix, Matrix]:
     """(S, w) with sum_g w_g S_g S_g^T the raw between-group moment: S_g (rows) the sums, 1/w_g the counts per group.
 
     A group that noise drowns (an empty class, say) would add a large spurious direction. So sums are shrunk towards
-    zero by the positive-part James-Stein factor 1 - (d - 2) s^2 / |S_g|^2, and counts below their noise count as that:
-    both follow from released values and public deviations alone, and neither matters for a group well above the noise.
+    zero by the positive-part James-Stein factor 1 - (d - 2) s^2 / |S_g|^2, and counts below their noise count as that.
     """
     shrunk = moments.sums * _james_stein(moments)[..., None, :]
     return np.asarray(shrunk.swapaxes(-1, -2)), 1 / effective_counts(moments)

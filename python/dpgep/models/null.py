@@ -49,10 +49,7 @@ def spectrum_before_noise(values: Matrix, deviation: float) -> Matrix:
 
 
 def swamped_mean(trace: float, n: int, deviation: float) -> float:
-    """Mean of n eigenvalues within the edge of the noise, from their sum.
-
-    That of N(trace/n, deviation^2/n) under a flat prior on the positive numbers, at least ``LEAST_DEVIATIONS``.
-    """
+    """Mean of n eigenvalues within the edge of the noise, by their sum: N(trace/n, deviation^2/n), if positive."""
     mean, spread = trace / n, deviation / math.sqrt(n)
     if spread > 0:  # the mean of such a law, given that it is positive
         z = mean / spread
@@ -99,20 +96,14 @@ def signal_of(matrix: Matrix, deviation: float) -> Matrix:
 
 
 def upright(vectors: Matrix) -> Matrix:
-    """Columns of eigenvectors with signs of their own: the first entry of at least half the largest size is positive.
-
-    LAPACK's signs hang on its kernels, and with them what a simulation draws along the vectors.
-    """
+    """Columns with signs that are not LAPACK's: the first entry of at least half the largest size is positive."""
     sizes = np.abs(vectors)
     first = np.argmax(sizes >= sizes.max(axis=0, initial=0.0) / 2, axis=0)
     return np.asarray(vectors * np.where(np.take_along_axis(vectors, first[None], axis=0) < 0, -1.0, 1.0))
 
 
 def mixed_directions(vectors: Matrix, n_directions: int, generator: np.random.Generator) -> Matrix:
-    """Fewer orthonormal columns: sums of neighbours in a basis (d, d) with random signs, over the root of their number.
-
-    With the columns ordered by eigenvalue, a matrix keeps its spectrum, thinned out.
-    """
+    """Fewer orthonormal columns: sums of neighbours in a basis (d, d), random signs, over the root of their number."""
     d = len(vectors)
     first = np.arange(n_directions) * d // n_directions
     signed = vectors * generator.choice([-1.0, 1.0], size=d)
@@ -120,10 +111,7 @@ def mixed_directions(vectors: Matrix, n_directions: int, generator: np.random.Ge
 
 
 def merged_directions(values: Matrix, rows: Matrix, most: int) -> tuple[Matrix, Matrix, Matrix]:
-    """The same for a diagonal matrix: at most ``most`` of its ``values`` and ``rows``, and for how many each stands.
-
-    Rows are summed, with random signs: those of `mixed_directions` times the root of their number.
-    """
+    """At most ``most`` means of neighbours, sums of their rows with random signs, and for how many each stands."""
     d = len(values)
     n = min(d, most)
     if n == 0:

@@ -101,10 +101,7 @@ def truth_of_rows(pencil: NoisyPencil, covariance: Matrix, most_features: int) -
 
 
 def truth_of_columns(pencil: NoisyPencil) -> PlausibleMoments:
-    """Of standardized columns, or of columns in units of their own, in the coordinates in which they were released.
-
-    Their deviations, or scales, belong to these coordinates, and noise is isotropic there; nothing is thinned out.
-    """
+    """Of standardized columns, or of columns in units of their own, as they were released: noise is isotropic there."""
     model, released = pencil.model, pencil.released
     mean, deviation = mean_factor(released), released.noise.second
     covariance = released.second - mean.T @ mean
@@ -206,9 +203,8 @@ class _View:
 def truth_of_groups(pencil: NoisyPencil, most_features: int) -> PlausibleMoments:
     """Of groups, whose means and scatter carry noise.
 
-    A scatter of the groups' means has at most rank groups - 1. So the directions of the means count besides those in
-    which the scatter W within groups stands out of the noise: along a direction that was not found in the noise of W, W
-    is known to the deviation of one entry, however many features there are.
+    Directions of the means count besides those in which the scatter W within groups stands out of the noise: along
+    these W is known to the deviation of one entry, however many features there are.
     """
     released = pencil.released
     factors, weights = group_factors(released)

@@ -43,10 +43,7 @@ class Redundancy:
 
     @classmethod
     def of(cls, model: Any, preprocessing: Preprocessing | None) -> Redundancy | None:
-        """Those of a model whose B would be singular; None where there are none.
-
-        A view of nothing but columns with one category each keeps them: it has no other directions.
-        """
+        """Sums for which B would be singular, in views that have other directions; None if there are none."""
         if not isinstance(model, RowModel) or model.traits.identity_b or model.traits.standardized:
             return None
         views = model.views if model.indicators and model.traits.shift_free else []
@@ -91,14 +88,11 @@ class Redundancy:
 
 @dataclass(frozen=True, eq=False)
 class Reduced:
-    """The pencil of a release of rows in the coordinates along the orthonormal columns of ``basis``.
-
-    ``left_out``: the sums across which they lie, in words.
-    """
+    """The pencil of a release of rows in the coordinates along the orthonormal columns of ``basis``."""
 
     noisy: MomentsPencil
     basis: Matrix
-    left_out: tuple[str, ...]
+    left_out: tuple[str, ...]  # the sums across which they lie, in words
 
 
 def reduced(noisy: Any, redundant: Redundancy | None) -> Reduced | None:

@@ -267,10 +267,7 @@ class Pencil:
 
 
 def pencil_of(model: Model, released: ReleasedGroups) -> Pencil:
-    """A and B of a model of rows as functions of the second moment, given the released sums and counts.
-
-    T = M - s m m^T, with s the share of people in a group, W = M - sum_g w_g S_g S_g^T.
-    """
+    """A and B from released sums and counts: T = M - s m m^T, s the share of groups, W = M - sum_g w_g S_g S_g^T."""
     a, b, mean = model.traits.a, model.traits.b, mean_factor(released)
     assert a is not None
     if a.within or (b is not None and b.within):

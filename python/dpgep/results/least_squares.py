@@ -4,10 +4,8 @@ With the released covariance C + N of the mapped columns [x, y], N the noise of 
 
     b = G (C_xy + N_xy),   G = (C_xx + N_xx + Xi)^-1,   Xi = E[N_xx G N_xx].
 
-An inverse of a noisy matrix is too large on average: (C + N)^-1 = C^-1 - C^-1 N C^-1 + C^-1 N C^-1 N C^-1 - ..., whose
-even terms do not vanish. Xi is the public correction that makes G right in expectation, to all orders where noise
-directions are many (the deterministic equivalent of a resolvent), and a ridge where noise drowns C. See
-docs/regression.md.
+Xi is the public correction that makes G right in expectation, and a ridge where noise drowns C: docs/regression.md has
+the derivations.
 """
 
 from __future__ import annotations
@@ -314,25 +312,18 @@ def _reach_of_clipping(
 
 @dataclass(frozen=True, eq=False)
 class _Fit:
-    """Coefficients of mapped columns, in a basis. Covariances are of theta = (alpha, b), alpha the intercept.
-
-    Attributes
-    ----------
-    inverse : (p, p), G.
-    correction : (p, p), Xi.
-    mean_square : of the residuals; ``variance`` of y.
-    variation : Var of the noise of an entry above the diagonal of the second moment; ``mean_variation`` of the mean.
-    """
+    """Coefficients of mapped columns, in a basis. Covariances are of theta = (alpha, b), alpha the intercept."""
 
     released: ReleasedMoments
     mean: Matrix
-    inverse: Matrix
-    correction: Matrix
+    inverse: Matrix  # (p, p), G
+    correction: Matrix  # (p, p), Xi
     b: Matrix
     alpha: float
-    mean_square: float
+    mean_square: float  # of the residuals; ``variance`` of y
     variance: float
     ridge: float
+    # Var of the noise of an entry above the diagonal of the second moment; ``mean_variation`` of the mean
     variation: float
     mean_variation: float
 
@@ -371,10 +362,8 @@ class _Fit:
     def noise(self) -> tuple[Matrix, float]:
         """The covariance (p + 1, p + 1) of theta that the noise causes, and rho, the part of the squares of b.
 
-        To first order it is Q = G E[N w w^T N] G, w = (-b, 1), and so it is to all orders in expectation: like E G A G,
-        it is the sum of a ladder, V = C^-1 (E[N w w^T N] + E[N V N]) C^-1. But b is noisy: the first rung of the ladder
-        has been counted already in E b b^T = (true b)(true b)^T + V, and that of the people with it. So b b^T is shrunk
-        to 1 - rho of itself, with rho/(1 - rho) = tr(G E[N Q N] G)/tr Q.
+        Q = G E[N w w^T N] G, w = (-b, 1), with b b^T shrunk to 1 - rho of itself, as b is noisy: rho/(1 - rho) =
+        tr(G E[N Q N] G)/tr Q.
         """
         of_people = self.residual_variance / self.released.n * float(np.trace(self._people))
         squared = 1 + float(self.b @ self.b) - of_people
@@ -405,9 +394,8 @@ class _Fit:
         """Variances of ``contrasts`` (r, p + 1) of theta that n people leave; upper bounds for a bound on rows.
 
         An estimate moves by the mean of (u.z)(w.z) over people, u a row of contrasts K^-1, z = [1, x, y] and w.z the
-        residual. Gaussian, or independent: E (u.z)^2 (w.z)^2 = E (u.z)^2 E (w.z)^2 + (E u.z w.z)^2, the last zero but
-        for the ridge. For |z|^2 <= r^2 = 1 + bound^2 the least of three bounds, from |u.z| <= |u| r, |w.z| <= |w| r and
-        |u.z w.z| <= r^2 (|u| |w| + |u.w|)/2.
+        residual: Gaussian, or independent, E (u.z)^2 E (w.z)^2 + (E u.z w.z)^2, the last zero but for the ridge; else
+        the least of three bounds for |z|^2 <= 1 + bound^2.
         """
         spread = _forms(contrasts, self._bordered(self._people))  # E (u.z)^2
         scale = 1 / _freedom(self.released.n, len(self.b))

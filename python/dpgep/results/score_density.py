@@ -132,14 +132,11 @@ class ScoreDensity:
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """One or two scores w^T (x - mean) of rows as they were mapped, and the cells that people are counted in: public.
+    """One or two scores w^T (x - mean) of mapped rows, and the cells that people are counted in: public."""
 
-    ``weights`` (K, d), ``mean`` (d,), ``edges`` (K, G + 1) of the scores.
-    """
-
-    weights: Matrix
-    mean: Matrix
-    edges: Matrix
+    weights: Matrix  # (K, d)
+    mean: Matrix  # (d,)
+    edges: Matrix  # (K, G + 1), of the scores
     axes: tuple[str, ...]
 
     @classmethod

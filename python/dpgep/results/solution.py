@@ -353,9 +353,8 @@ def absent_values(preprocessing: Preprocessing | None, d: int) -> Matrix | None:
 
 
 def new_rows(values: Any, d: int, absent: Matrix | None, names: Names, name: str) -> Any:
-    """The matrix of rows that an answer is applied to, dense or sparse, with ``absent`` in the places of NaN.
-
-    Raises ValueError for columns of other names, or another number of them.
+    """Rows that an answer is applied to, dense or sparse, with ``absent`` in the places of NaN. ValueError for columns
+    of other names, or another number of them.
     """
     if isinstance(values, (Scan, Selection)):
         raise TypeError(

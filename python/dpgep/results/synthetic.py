@@ -84,10 +84,7 @@ def sample(
 
 
 def _make_shares(means: Matrix, covariance: Matrix, group: NDArray[np.intp], weights: Matrix) -> None:
-    """Make the indicators of a categorical column add up to 1, or to less where some people have none, in place.
-
-    Means become shares, and the covariance of indicators is theirs.
-    """
+    """Make means of indicators of a column shares, of sum 1 or less, and their covariance that of shares, in place."""
     p = np.maximum(means[:, group], 0.0)
     total = p.sum(axis=1, keepdims=True)
     complete = abs(float(weights @ total[:, 0]) - 1) < _LISTED
