@@ -369,13 +369,17 @@ def row_bound(facts: PublicFacts) -> float:
 def noise_blocks(
     noise: IntegerNoise, deviations: MomentNoise, facts: PublicFacts, layout: MomentLayout
 ) -> tuple[NoiseBlock, ...]:
-    blocks = [NoiseBlock(SECOND, "goe", deviations.second, noise.diagonal)]
-    if layout.sums:
-        blocks.append(NoiseBlock(SUMS, "independent", deviations.sums, noise.sums))
-    if layout.counts:
-        of_counts = TOTAL if layout.n_groups == 1 and facts.weighted else COUNTS
-        blocks.append(NoiseBlock(of_counts, "independent", deviations.counts, noise.counts))
-    return tuple(blocks)
+    second = NoiseBlock(SECOND, "goe", deviations.second, noise.diagonal)
+    return second, *group_blocks(deviations, facts, layout, noise.sums, noise.counts)
+
+
+def group_blocks(
+    noise: MomentNoise, facts: PublicFacts, layout: MomentLayout, sums: int | None = None, counts: int | None = None
+) -> tuple[NoiseBlock, ...]:
+    """Sums and counts of groups, with the integer scales of their noise where they are released on such a grid."""
+    of_counts = TOTAL if layout.n_groups == 1 and facts.weighted else COUNTS
+    blocks = [NoiseBlock(SUMS, "independent", noise.sums, sums)] * layout.sums
+    return *blocks, *[NoiseBlock(of_counts, "independent", noise.counts, counts)] * layout.counts
 
 
 @dataclass(frozen=True, eq=False)

@@ -30,14 +30,11 @@ from dpgep.models.moments import NO_NOISE, MomentLayout, MomentNoise, ReleasedGr
 from dpgep.models.row_model import PencilPart, pencil_of
 from dpgep.privacy import rounding
 from dpgep.privacy.accounting import SampledMechanism, calibrate_sampled
-from dpgep.privacy.curator import matrix_blocks, normalized_groups, prepare_matrices, row_bound
+from dpgep.privacy.curator import group_blocks, matrix_blocks, normalized_groups, prepare_matrices, row_bound
 from dpgep.privacy.ledger import Charge, LedgerEntry, NoiseBlock, equal_parts, split_budget
 from dpgep.privacy.noise import (
-    COUNTS,
     MOST_BITS,
     SECOND,
-    SUMS,
-    TOTAL,
     calibrate_groups,
     calibrate_moments,
     finest_bits,
@@ -284,31 +281,17 @@ def _releases(
     second = NoiseBlock(SECOND, noise.shape, deviations.second)
     if noise.kind == "lazy":
         require_cost(allowance.cost(moment_mu(deviations, layout, adjacency)), mu)
-        yield LedgerEntry("moment matrix, known by its products", mu, (second, *_group_blocks(problem, deviations)))
+        blocks = second, *group_blocks(deviations, problem.facts, layout)
+        yield LedgerEntry("moment matrix, known by its products", mu, blocks)
         return
     mu_groups, mu_each = _fresh_parts(layout, mu, noise)
     require_cost(allowance.cost(moment_mu(deviations, _second_alone(layout), adjacency)), mu_each)
     if layout.has_groups:
         require_cost(moment_mu(replace(deviations, second=math.inf), layout, adjacency), mu_groups)
-        yield LedgerEntry("sums and counts", mu_groups, _group_blocks(problem, deviations, bits), bits)
+        scales = (int(math.ldexp(each, 2 * bits)) for each in (deviations.sums, deviations.counts))
+        yield LedgerEntry("sums and counts", mu_groups, group_blocks(deviations, problem.facts, layout, *scales), bits)
     for step in range(noise.n_products):
         yield LedgerEntry(f"product with the second moment, {step + 1} of {noise.n_products}", mu_each, (second,))
-
-
-def _group_blocks(problem: MomentProblem, noise: MomentNoise, bits: int | None = None) -> tuple[NoiseBlock, ...]:
-    """Sums and counts; ``bits``: of the grid of their release, if they are released separately."""
-
-    def block(name: str, deviation: float) -> NoiseBlock:
-        scale = None if bits is None else int(math.ldexp(deviation, 2 * bits))
-        return NoiseBlock(name, "independent", deviation, scale)
-
-    blocks, layout = [], problem.layout
-    if layout.sums:
-        blocks.append(block(SUMS, noise.sums))
-    if layout.counts:
-        is_total = problem.facts.weighted and layout.n_groups == 1
-        blocks.append(block(TOTAL if is_total else COUNTS, noise.counts))
-    return tuple(blocks)
 
 
 @dataclass(frozen=True, eq=False)

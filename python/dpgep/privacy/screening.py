@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from dpgep._dispatch import core
 from dpgep._show import Shown
 from dpgep.models.model import Matrix
-from dpgep.models.moments import NO_NOISE, MomentNoise
+from dpgep.models.moments import NO_NOISE, MomentLayout, MomentNoise
 from dpgep.models.row_model import pencil_of
-from dpgep.privacy.curator import Curator, matrix_blocks, normalized_groups, prepare_matrices, row_bound
+from dpgep.privacy.curator import Curator, group_blocks, matrix_blocks, normalized_groups, prepare_matrices, row_bound
 from dpgep.privacy.ledger import Charge, LedgerEntry, NoiseBlock, split_budget
 from dpgep.privacy.noise import (
     MOST_BITS,
@@ -35,6 +35,7 @@ from dpgep.problems.problem import MatrixProblem, MomentProblem, Problem, rows_o
 _COUNT_SHARE = 0.1
 # Rows restricted to the features kept are clipped at this multiple of their released mean square: a public constant.
 _RECLIP = 2.0
+_QUERY = "diagonal of the second moment"
 # True scores are drawn so often, from a public seed.
 _DRAWS = 16
 _SEED = 0x73637265656E
@@ -78,7 +79,7 @@ def screen_matrices(problem: MatrixProblem, mu: float, stream: core.NoiseStream,
 def _plain_screen(problem: MomentProblem, charge: Charge) -> Screen:
     sums = problem.group_sums(with_squares=True)
     norms = problem.cross_norms() if problem.model.view_sizes else None
-    charge(LedgerEntry("diagonal of the second moment", math.inf, ()))
+    charge(LedgerEntry(_QUERY, math.inf, ()))
     return _scored(problem, sums.n, sums.squares, sums.sums / row_bound(problem.facts), sums.counts, norms, NO_NOISE)
 
 
@@ -88,12 +89,9 @@ def _screen_of_moments(problem: MomentProblem, mu: float, stream: core.NoiseStre
     weight_bits = problem.dataset.weight_bits
     bits = finest_bits(noise, weight_bits)
     exact = problem.grid_sums(bits, with_squares=True)
-    square, of_sums, of_counts = _integer_scales(noise, bits, weight_bits)
-    noise = _deviations_of(square, of_sums, of_counts, bits, weight_bits)
+    (square, of_sums, of_counts), noise = _on_grid(noise, bits, weight_bits)
     require_cost(moment_mu(noise, layout, adjacency), mu)
-    charge(
-        LedgerEntry("diagonal of the second moment", mu, _blocks(problem, noise, layout.sums), bits + weight_bits // 2)
-    )
+    charge(LedgerEntry(_QUERY, mu, _blocks(problem, noise, layout), bits + weight_bits // 2))
     energy = noisy_squares(exact, square, stream)
     return _scored(problem, exact.n, energy, *noisy_groups(exact, of_sums, of_counts, stream), None, noise)
 
@@ -102,14 +100,13 @@ def _screen_of_views(problem: MomentProblem, mu: float, stream: core.NoiseStream
     weight_bits = problem.dataset.weight_bits
     bits = finest_bits(_view_deviations(problem, mu), weight_bits)
     # no sums are released, and counts only if they are not public
-    exact = replace(problem, layout=replace(problem.layout, sums=False)).grid_sums(bits, with_squares=True)
+    layout = replace(problem.layout, sums=False)
+    exact = replace(problem, layout=layout).grid_sums(bits, with_squares=True)
     n = most_people(problem.facts, exact.n)
-    noise = _view_deviations(problem, mu, n, bits)
-    square, _, count = _integer_scales(noise, bits, weight_bits)
-    noise = _deviations_of(square, 0, count, bits, weight_bits)
+    (square, _, count), noise = _on_grid(_view_deviations(problem, mu, n, bits), bits, weight_bits)
     require_cost(_views_cost(problem, noise, n, bits), mu)
     norms = problem.cross_norms()
-    charge(LedgerEntry("diagonal of the second moment", mu, _blocks(problem, noise, with_sums=False)))
+    charge(LedgerEntry(_QUERY, mu, _blocks(problem, noise, layout)))
     energy = noisy_squares(exact, square, stream)
     norms = add_grid_noise(norms, noise.second, stream)
     return _scored(problem, exact.n, energy, *noisy_groups(exact, 0, count, stream), norms, noise)
@@ -133,30 +130,20 @@ def _scored(
     return Screen(scores, energy * scale, groups.noise.second)
 
 
-def _integer_scales(noise: MomentNoise, bits: int, weight_bits: int) -> tuple[int, int, int]:
-    """Of squares in units of 4^-bits, of sums and counts in units of 2^-bits, times the weight of a person."""
-    return (
-        math.ceil(math.ldexp(noise.second, 2 * bits + weight_bits)),
-        math.ceil(math.ldexp(noise.sums, bits + weight_bits)),
-        math.ceil(math.ldexp(noise.counts, bits + weight_bits)),
-    )
+def _on_grid(noise: MomentNoise, bits: int, weight_bits: int) -> tuple[list[int], MomentNoise]:
+    """Deviations of squares in whole units of 4^-bits, of sums and counts of 2^-bits, times the weight of a person; and
+    what these are.
+    """
+    units = 2 * bits + weight_bits, bits + weight_bits, bits + weight_bits
+    deviations = noise.second, noise.sums, noise.counts
+    scales = [math.ceil(math.ldexp(each, unit)) for each, unit in zip(deviations, units, strict=True)]
+    return scales, MomentNoise(*(math.ldexp(scale, -unit) for scale, unit in zip(scales, units, strict=True)))
 
 
-def _deviations_of(square: int, sums: int, counts: int, bits: int, weight_bits: int) -> MomentNoise:
-    unit = -bits - weight_bits
-    return MomentNoise(math.ldexp(square, unit - bits), math.ldexp(sums, unit), math.ldexp(counts, unit))
-
-
-def _blocks(problem: MomentProblem, noise: MomentNoise, with_sums: bool) -> tuple[NoiseBlock, ...]:
-    unit = "of rows/bound, sum over people"
-    blocks = [NoiseBlock(f"diagonal of the second moment {unit}", "independent", noise.second)]
-    if problem.model.view_sizes:
-        blocks.append(NoiseBlock(f"row norms of the cross-covariance {unit}", "independent", noise.second))
-    if with_sums:
-        blocks.append(NoiseBlock("sums of rows/bound per group", "independent", noise.sums))
-    if problem.layout.counts:
-        blocks.append(NoiseBlock("counts per group", "independent", noise.counts))
-    return tuple(blocks)
+def _blocks(problem: MomentProblem, noise: MomentNoise, layout: MomentLayout) -> tuple[NoiseBlock, ...]:
+    names = [_QUERY, *["row norms of the cross-covariance"] * bool(problem.model.view_sizes)]
+    squares = (NoiseBlock(f"{name} of rows/bound, sum over people", "independent", noise.second) for name in names)
+    return *squares, *group_blocks(noise, problem.facts, layout)
 
 
 def _ratio(a: Matrix, b: Matrix, noise: float) -> Matrix:
