@@ -1,9 +1,10 @@
 """Ten questions of one release, beside ten runs of other libraries' private tools at the same total budget.
 
-    peers/bin/python benchmarks/ten_questions.py [--quick] [--only flights]
+    peers/bin/python benchmarks/ten_questions.py [--quick] [--only flights] [--known]
 
 Needs requirements-peers.txt. Tables are as their packages have them, rows with absent values left out. The release
-knows the categories and the budget, nothing else. Others get what is best for them, and would not be known: true
+knows the categories and the budget, nothing else; with --known also what the others do of numbers: true means and
+deviations, and the longest row. Others get what is best for them, and would not be known: true
 ranges, means and deviations of columns. "library" is the best of diffprivlib and OpenDP with true ranges; "best" that
 of all, AnalyzeGauss included, with the best of four quantiles to clip at, in hindsight. Ten pure runs share the budget
 as Kairouz, Oh and Viswanath (2015) allow, ten Gaussian ones by mu/sqrt(10), each as if all ten were of its kind.
@@ -92,6 +93,20 @@ def _table(name: str, frame: Frame, numbers: list[str], categories: tuple[str, s
 
 
 # --- The release ----------------------------------------------------------------------------------
+
+
+def known(table: Table) -> dpgep.Preprocessing:
+    """The map of true means and deviations of numbers, of categories as if all had as many people; the longest row."""
+    numbers = table.frame[table.numbers].to_numpy(dtype=float)
+    location, scale, square = [numbers.mean(axis=0)], [numbers.std(axis=0)], 0.0
+    for category in table.categories:
+        k = table.codes(category)[1]
+        location.append(np.full(k, 1 / k))
+        scale.append(np.full(k, math.sqrt((1 - 1 / k) / k)))
+        square += k - 1
+    longest = float(np.square(table.standardized(table.numbers)).sum(axis=1).max())
+    bound = math.sqrt(square + longest) * (1 + 1e-9)
+    return dpgep.Preprocessing(bound, location=np.concatenate(location), scale=np.concatenate(scale))
 
 
 def ours(table: Table, release: dpgep.Release) -> dict[str, Matrix]:
@@ -381,10 +396,12 @@ class Compared:
     who: str
 
 
-def compared(table: Table, exact: dict[str, Matrix], epsilon: float, draws: int) -> dict[str, Compared]:
+def compared(
+    table: Table, exact: dict[str, Matrix], epsilon: float, draws: int, preprocessing: dpgep.Preprocessing | None
+) -> dict[str, Compared]:
     mine = []
     for seed in range(draws):
-        release = dpgep.release(table.frame, epsilon=epsilon, delta=DELTA, seed=seed)
+        release = dpgep.release(table.frame, epsilon=epsilon, delta=DELTA, seed=seed, preprocessing=preprocessing)
         mine.append(errors(table, ours(table, release), exact))
     found = {}
     for name, tools in Others(table, epsilon).tools().items():
@@ -419,6 +436,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="one epsilon, three draws, 20 000 people")
     parser.add_argument("--only", choices=("flights", "diamonds"))
     parser.add_argument("--draws", type=int, default=5)
+    parser.add_argument("--known", action="store_true", help="the release has the means and deviations, too")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     for make in (flights, diamonds):
@@ -431,7 +449,8 @@ def main() -> None:
         exact = truth(table)
         check(table, exact)
         for epsilon in (1.0,) if options.quick else EPSILONS:
-            found = compared(table, exact, epsilon, 3 if options.quick else options.draws)
+            mapped = known(table) if options.known else None
+            found = compared(table, exact, epsilon, 3 if options.quick else options.draws, mapped)
             show(table, epsilon, found)
 
 

@@ -771,6 +771,8 @@ def test_a_scale_that_the_budget_does_not_show_is_named() -> None:
         released.pca(["a", "b"])  # the warning is about others
     with pytest.warns(dpgep.AccuracyWarning, match="how wide column 'd' is"):
         released.pca(["a", "d"])
+    with pytest.warns(dpgep.AccuracyWarning, match="how wide column 'd' is"):
+        released.describe(["a", "d"])
     assert dpgep.load(bytes_of(released)).preprocessing.unsure == (3,)
 
 

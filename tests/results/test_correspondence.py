@@ -80,6 +80,7 @@ def test_noise_is_no_dimension_and_dependence_is() -> None:
     table = people(20_000, 3, categories=(3, 3, 3))
     found = dpgep.release(table.drop(columns="age"), **TERMS, seed=3).mca(n_components=4)
     assert found.recommended == 2
+    assert np.isfinite(found.high - found.low).all(axis=0).tolist() == [True, True, False, False]
     assert "2 of 4 dimensions stand out" in repr(found)
     exact, coordinates = of_indicators(table)
     np.testing.assert_allclose(found.eigenvalues[:2], exact[:2], rtol=0.1)

@@ -21,6 +21,7 @@ from dpgep.models.row_model import Classes, RowModel
 from dpgep.privacy.ledger import IN_OCTAVES, IN_PLACES, NORMS
 from dpgep.reports.report import PrivacyReport
 from dpgep.results.intervals import warn_of_clipping
+from dpgep.results.solution import warn_of_scales
 from dpgep.sources.names import Names, listed
 
 # Deviations of the noise of a histogram of norms that people must exceed to be seen in it.
@@ -220,8 +221,9 @@ class ReleasedColumns:
     def _judged(
         self, features: NDArray[np.intp], *, sizes: bool = True, held: bool = True
     ) -> tuple[ReleasedMoments, Preprocessing | None]:
-        """The same of everybody for an answer with intervals, with a warning of what clipping may have taken."""
+        """The same of everybody for an answer with intervals, with warnings of scales and of clipping."""
         noisy, preprocessing = self._moments_of(features)
+        warn_of_scales(preprocessing, self._labels_of(features), self)
         warn_of_clipping(noisy, self._labels_of(features), sizes=sizes, held=held)
         return noisy, preprocessing
 

@@ -60,7 +60,8 @@ class CorrespondenceAnalysis(Answer):
     coordinates : (J + P, k), of categories, principal ones, whose mean over people is 0 for each column; and of
         numbers, their correlations with the dimension.
     low, high : (J + P, k), ends of intervals of the population's coordinates, one by one, at ``level``: for the noise
-        and the sampling of people, to first order. They are long where the next eigenvalue is near.
+        and the sampling of people, to first order. They are long where the next eigenvalue is near, and infinite where
+        a dimension does not stand out.
     recommended : number of leading dimensions that stand out: larger than in any of 19 releases with as many people and
         as much noise, of columns that do not depend on each other.
     level : the probability that an interval covers its coordinate.
@@ -184,6 +185,8 @@ def _analysis(
     of_shares = noisy.noise.sums**2 * np.concatenate([each.squares for each in found]) + divisors / noisy.n
     errors[: len(divisors)] += (coordinates[: len(divisors)] / divisors[:, None]) ** 2 * of_shares[:, None]
     half = NormalDist().inv_cdf((1 + level) / 2) * np.sqrt(errors)
+    recommended = int(np.cumprod(values[:n_components] > null.max(axis=0)).sum())
+    half[:, recommended:] = np.inf  # noise may have made these dimensions
     below, above = axes.reach(coordinates, covariance, noisy.clipping)
     return CorrespondenceAnalysis(
         columns=names,
@@ -194,7 +197,7 @@ def _analysis(
         coordinates=coordinates,
         low=coordinates - half - below,
         high=coordinates + half + above,
-        recommended=int(np.cumprod(values[:n_components] > null.max(axis=0)).sum()),
+        recommended=recommended,
         level=level,
         **{**release._known(noisy.n), "absent": release._absent and bool(p)},
     )

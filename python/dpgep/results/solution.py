@@ -450,9 +450,9 @@ def _length_of_far_mean(solution: Solution) -> float | None:
     return length if far and not (moments.noiseless and moments.clipped == 0) else None
 
 
-def warn_of_scales(preprocessing: Preprocessing | None, names: Names, solution: Any) -> None:
+def warn_of_scales(preprocessing: Preprocessing | None, names: Names, answer: Any) -> None:
     """Warn of columns whose scale the budget did not show."""
     if preprocessing is not None and preprocessing.unsure:
         columns = columns_are(np.array(preprocessing.unsure), names)
         message = f"the budget did not show how wide {columns}: errors and intervals do not count that"
-        warn(AccuracyWarning(f"{message}; give ranges, or a larger share", solution))
+        warn(AccuracyWarning(f"{message}; give ranges, or a larger share", answer))
