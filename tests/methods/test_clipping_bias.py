@@ -233,6 +233,14 @@ def test_what_is_put_back_is_like_the_rows_that_are_left_in_part() -> None:
     np.testing.assert_allclose(tails, np.sqrt(np.outer(lost, lost)) * (0.15 * second + 0.85 * np.eye(3)), atol=0.01)
 
 
+@pytest.mark.parametrize("square", [0.0, -0.3])
+def test_a_column_of_which_noise_left_no_variance_has_no_correlations(square: float) -> None:
+    """The others have their own: before, their answer was paid for, and its errors could not be found."""
+    second = np.array([[square, 0.4, -0.1], [0.4, 2.0, 1.0], [-0.1, 1.0, 2.0]])
+    root = _root_of_correlation(second)
+    np.testing.assert_allclose(root @ root.T, [[0, 0, 0], [0, 1, 0.5], [0, 0.5, 1]], atol=1e-12)
+
+
 def test_rows_whose_columns_were_mixed_are_put_back_in_their_own_columns() -> None:
     """An answer that no mixing of columns changes turns as far where they were mixed before they were clipped."""
     mix = np.zeros((4, 4))

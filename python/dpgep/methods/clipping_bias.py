@@ -120,8 +120,9 @@ def _noise_of_squares(clipped: ReleasedMoments, mix: Matrix) -> Matrix:
 
 def _root_of_correlation(second: Matrix) -> Matrix:
     """R (d, d) with R R^T the correlations of what is left, as far as noise left these positive."""
-    deviations = np.sqrt(np.maximum(np.diagonal(second), 1e-300))
-    values, vectors = np.linalg.eigh(second / np.outer(deviations, deviations))
+    squares = np.diagonal(second)
+    inverse = 1 / np.sqrt(np.where(squares > 0, squares, np.inf))  # of a column that noise has emptied, none are known
+    values, vectors = np.linalg.eigh(second * np.outer(inverse, inverse))
     root = vectors * np.sqrt(np.maximum(values, 0.0))
     return np.asarray(root / np.maximum(np.linalg.norm(root, axis=1), 1e-300)[:, None])
 
