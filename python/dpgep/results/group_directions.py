@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -350,7 +350,7 @@ def fair_pca(
     found = answer(release, "Fair principal components", features, labels, question, k, to_columns)
     of_shares = scipy.linalg.eigh(inside.mixed(inside.shares))[1][:, ::-1]
     return FairComponents(
-        **{each.name: getattr(found, each.name) for each in fields(found)},
+        **vars(found),
         weights=weights,
         losses=_losses(inside.covariances, found.relative_components.T),
         losses_of_pca=_losses(inside.covariances, of_shares[:, :k]),

@@ -16,7 +16,7 @@ of unit vectors y_j and x (of standardized columns w_j = 1/C_jj moves, too: (1 -
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
 
@@ -104,8 +104,7 @@ def redundancy(
     of_all, weights = found._groups, found.relative_components[:, :p]
     inside = of_all.along(np.diag(units(of_all))).total
     to_columns = units(of_all) / scale
-    known = {each.name: getattr(found, each.name) for each in fields(found)}
-    names = release._names_of(features) or tuple(map(str, features.tolist()))
+    known, names = {**vars(found)}, release._labels_of(features)
     weights_of_y = None if standardize else scale[:p] ** 2
     share, low, high = _explained(noisy, given, release.model.feature_names, weights_of_y, level)
     known.update(names=names[:p], components=weights * to_columns[:p], relative_components=weights)
