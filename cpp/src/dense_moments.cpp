@@ -361,8 +361,9 @@ bool add_dense_moments(const DensePeople& people, Index n, ConstVectorView<std::
             return;
           }
           mark_groups(groups, n_groups, runs[r], d, std::ldexp(1.0, bits), block);
-          const RowsAhead next = r + 1 < runs.size() ? RowsAhead(source, runs[r + 1]) : RowsAhead();
-          sums.add(block, runs[r].n, runs[r].weight, next);
+          const RowsAhead ahead =
+              r + 1 < runs.size() ? RowsAhead(source, runs[r + 1]) : RowsAhead();
+          sums.add(block, runs[r].n, runs[r].weight, ahead);
         }
       }
       const std::lock_guard<std::mutex> lock(mutex);
