@@ -141,6 +141,10 @@ class Run:
         self._facts = problem.facts
         return location_and_scale(_stages(problem, self._ledger, self._stream), problem.auto, problem.model)
 
+    def judge_scales(self, released: ReleasedMoments) -> None:
+        """Take for sure what released moments show of the scales."""
+        self.preprocessing = None if self.preprocessing is None else self.preprocessing.shown_by(released)
+
     def warn_of_counted(self, result: object) -> None:
         """Warn of a large delta if the number of people became public only by reading."""
         if self._known_n is None:
@@ -327,6 +331,8 @@ def solve(
         result = chosen.run(curator, k, settings)
     name = result.method or method
     kept = result.moments if name == "release" else None
+    if kept is not None:
+        run.judge_scales(kept)
     solution = solution_of(
         result,
         run.report,
@@ -583,6 +589,7 @@ def _moments(problem: Problem, start: Callable[[], Run]) -> Release:
     with run.reserved():
         noisy = run.curator(Curator, scaled=True).answer(MomentQuery())
     assert isinstance(noisy, ReleasedMoments)
+    run.judge_scales(noisy)
     found = _release(problem, run, noisy)
     run.warn_of_counted(found)
     warn_of_scales(run.preprocessing, problem.model.feature_names, found)

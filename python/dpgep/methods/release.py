@@ -115,6 +115,7 @@ def with_clipping_bias(
     found = result.diagnostics
     if clipped is None or result.moments is None or preprocessing is None or not isinstance(noisy, MomentsPencil):
         return result
+    preprocessing = preprocessing.shown_by(clipped)
     exact = preprocessing.variance_error is None or not (np.any(preprocessing.variance_error) or clipped.noise.second)
     if preprocessing.energy_kept == 1 and exact:  # without noise nothing is clipped: it is holes that lessen variances
         return result

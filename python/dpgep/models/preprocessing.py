@@ -31,7 +31,7 @@ from dpgep._show import Shown
 from dpgep.models.bins import Histograms, Magnitudes
 from dpgep.models.clipping import Clipping
 from dpgep.models.model import Matrix, Model
-from dpgep.models.moments import ReleasedMoments, mean_factor
+from dpgep.models.moments import ReleasedMoments, in_one_group, mean_factor
 from dpgep.models.null import spectrum_before_noise
 from dpgep.models.pairwise import part_of_values, require_pairs
 from dpgep.serialization import NOT_STORED
@@ -150,7 +150,7 @@ class Preprocessing(Shown):
     energy_kept : fraction of the total squared norm left after clipping, estimated from the released histogram.
     variance_error : (d,), relative deviations of the noise in the variances of the columns, bought as squares of
         ``scale`` or as ``variance``; None where they were not, and say nothing of them.
-    unsure : columns whose scale the budget did not show: it may be wrong by any factor.
+    unsure : columns whose scale neither the budget nor released moments showed: it may be wrong by any factor.
     variance : (d,), variances of the columns in units of the squares of ``scale``, as they were bought, where ``scale``
         weighs noise and is no deviation; else None.
     energy_cut : mean square that rows lost where entries were cut off, in units of the scales: as a released histogram
@@ -297,6 +297,26 @@ class Preprocessing(Shown):
         """The same map, of rows that it was not bought of: nothing else is known of them."""
         return replace(self, variance=None, variance_error=None, magnitudes=None, places=None)
 
+    def shown_by(self, released: ReleasedMoments) -> Preprocessing:
+        """The same, with scales as sure that released moments of the rows show to be about deviations of the columns.
+
+        The variance of a scaled column, in units of what the bound keeps, is then about 1, and its mean about 0: where
+        entries were cut off about a wrong location, only that shows it. Nor does the column alone make rows as long as
+        the bound.
+        """
+        if not self.unsure or self.variance is not None:
+            return self
+        moments = in_one_group(released)
+        back = np.eye(len(moments.second)) if self.linear is None else np.linalg.inv(self.linear)
+        mean, second = mean_factor(moments) @ back, back.T @ moments.second @ back
+        part, gain = self.energy_kept * self.present(released.n), np.square(back).sum(axis=0)
+        profile = np.broadcast_to(moments.profile, second.shape).diagonal()
+        noise = _SHOWN * moments.noise.second * np.sqrt(profile) * gain
+        before, squares = second.diagonal(), np.square(mean).sum(axis=0)
+        most = np.minimum(_ABOUT * part, gain * self.bound**2 / 2)
+        shown = (before - squares - noise > part / _ABOUT) & (before + noise < most) & (squares < part / 4)
+        return replace(self, unsure=tuple(j for j in self.unsure if not shown[j]))
+
     def quantiles(self, share: float, level: float) -> Matrix | None:
         """(d, 3), quantiles of columns and intervals, by the finest counts of each; None where none were bought."""
         found = None if self.magnitudes is None else self.magnitudes.histograms.quantiles(share, level)
@@ -402,6 +422,9 @@ _GROWN = 2.5
 _TWICE, _MOST_TAILS, _LEAST_TAILS, _AT_LEAST, _SURELY, _PERHAPS = 1.5, 20.0, 0.03, 1, 2, 6
 # A sum of variances of this many deviations is shown: what is nearer to zero is taken to be less, or none.
 _SHOWN = 3.0
+# A variance of a scaled column within this factor of 1 shows that the scale is right to a factor of 3, with room for
+# what the bound takes from one column more than from others.
+_ABOUT = 5.0
 # To this the histogram's bins show which share is kept.
 _RESOLUTION = 0.004
 # Degrees of freedom of Student's law, which rows with long tails are compared with.
