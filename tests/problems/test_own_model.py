@@ -1,8 +1,9 @@
 """`problem_of`: any model of rows, from the data that its inputs name; the builders are not asked."""
 
 from dataclasses import dataclass
+from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 import pandas as pd
@@ -30,6 +31,13 @@ def test_it_builds_what_the_builder_of_the_model_does(name: str, bound: Any) -> 
     found = solve_seeded(problem_of(MODELS[name], *data, bound=bound), **options)
     expected = solve_seeded(BUILDERS[name](*data, bound=bound), **options)
     np.testing.assert_array_equal(found.components, expected.components)
+
+
+@pytest.mark.parametrize(
+    "build", [*BUILDERS.values(), dpgep.multiset_cca, dpgep.fda, dpgep.sir, dpgep.contrastive_pca, problem_of]
+)
+def test_tools_find_the_types_of_all_parameters(build: Any) -> None:
+    assert {*get_type_hints(build)} == {*signature(build).parameters, "return"}
 
 
 def test_names_come_from_the_columns_in_memory_and_in_files(tmp_path: Path) -> None:

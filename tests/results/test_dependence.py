@@ -403,6 +403,12 @@ def test_of_what_noise_hides_any_share_may_be_explained() -> None:
     release = released(rng.standard_normal((200, 4)), bound=8.0, epsilon=0.1)
     found = release.redundancy([0, 1], [2, 3])
     assert (found.explained_low, found.explained_high) == (0.0, 1.0)
+    nothing = released(
+        np.column_stack([np.full(300, 7.0), rng.standard_normal((300, 3))]), seed=1, bound=8.0, epsilon=0.3
+    )
+    for standardize in (False, True):  # no warning of an overflow, where noise leaves no variance
+        found = nothing.redundancy([0], [2, 3], standardize=standardize)
+        assert (found.explained_low, found.explained_high) == (0.0, 1.0)
     with pytest.raises(ValueError, match="level"):
         release.redundancy([0, 1], [2, 3], level=1.0)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial, wraps
 from inspect import signature
-from typing import TYPE_CHECKING, Any, NoReturn, TypedDict, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NoReturn, TypedDict, TypeVar, cast, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -407,6 +407,8 @@ def with_terms(build: _B) -> _B:
         return build(*arguments, **named)
 
     vars(checked)["__signature__"] = signature(build).replace(parameters=parameters)
+    checked.__annotations__ = {**build.__annotations__, **get_type_hints(Terms)}
+    del checked.__annotations__["terms"]  # which names what type checkers alone know
     return cast(_B, checked)
 
 

@@ -144,6 +144,9 @@ def _explained(
         return float(1 - over @ left), slopes, left / variances, over
 
     share, slopes, left, over = shares(g, covariance)
+    drowned = standardization_of(released).drowned[:p]
+    if np.trace(g @ xi @ g) > np.trace(g) or (drowned.any() if weights is None else drowned.all()):
+        return share, 0.0, 1.0  # noise hides x, or y
     residuals = np.vstack([np.eye(p), -slopes])
     moved = -(residuals * over) @ residuals.T
     moved[np.arange(p), np.arange(p)] += over * (left if weights is None else 1 - share)
@@ -153,9 +156,6 @@ def _explained(
     longer = 1.0 if released.clipping is None else released.clipping.people
     spread = moved @ covariance
     variance += 2 * longer * max(float(np.sum(spread * spread.T)), 0.0) / released.n
-    drowned = standardization_of(released).drowned[:p]
-    if np.trace(g @ xi @ g) > np.trace(g) or (drowned.any() if weights is None else drowned.all()):
-        return share, 0.0, 1.0  # noise hides x, or y
     half, below, above = NormalDist().inv_cdf((1 + level) / 2) * math.sqrt(variance), 0.0, 0.0
     if (clipping := released.clipping) is not None:
         leading = np.linalg.eigh(covariance)[1][:, -1:]
