@@ -429,14 +429,49 @@ def test_damage_of_a_night_that_was_seen_is_refused(path: Path) -> None:
     content = path.read_bytes()
     with opened(path) as log:
         (secret, exact), (noise, start) = (log.secret, log._exact), (log.noise(3).tobytes(), log.nights[-1].start)
-    of_night = content.index(noise) - 1
+    of_night = content.index(noise) - 5  # before a checksum
     for place in (100, content.index(secret), content.index(exact), content.index(noise), start, of_night):
         path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
         with pytest.raises(ValueError, match="is damaged: go on from its backup"):
             dpgep.Nights(path)
-    path.write_bytes(content[:-1])
-    with pytest.raises(ValueError, match="is damaged"):
-        dpgep.Nights(path)
+    for other in (content[:-1], content[:16] + bytes(8) + content[24:], bytes(48) + content[48:]):
+        path.write_bytes(other)
+        with pytest.raises(ValueError, match="is damaged"):
+            dpgep.Nights(path, **TERMS)  # it does not begin again
+
+
+@pytest.mark.parametrize("keep", [2, 3])
+def test_a_copy_that_nights_overtook_is_refused(path: Path, keep: int) -> None:
+    """Its next night would subtract noise of a later one: of what both publish, exact sums were left."""
+    nights, copy = dpgep.Nights(path, keep=keep, **TERMS), path.with_name("copy")
+    for night in range(5):
+        nights.add(rows_of(night), night=str(night))
+    with opened(path) as log:
+        first = path.read_bytes()[: log.nights[0].start]
+    for night in (5, 6):
+        nights.add(rows_of(night), night=str(night))
+    copy.write_bytes(first + path.read_bytes()[len(first) :])
+    overtaken = dpgep.Nights(copy)
+    assert len(overtaken.labels) == 5
+    with pytest.raises(ValueError, match="is damaged: go on from its backup"):
+        overtaken.add(rows_of(5), night="5")
+
+
+def test_damage_of_former_nights_is_refused_where_they_are_read(path: Path) -> None:
+    nights = dpgep.Nights(path, person="id", nights=9, **TERMS)
+    for night in range(4):
+        nights.add(rows_of(night), night=str(night), person=np.arange(40 + night))
+    content = path.read_bytes()
+    with opened(path) as log:
+        found = log.nights[1]
+    reads: dict[int, Callable[[], Any]] = {
+        found.ids: lambda: nights.add(rows_of(4), night="4", person=np.arange(44)),
+        found.published: lambda: nights.release("1", "1"),
+    }
+    for place, read in reads.items():
+        path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+        with pytest.raises(ValueError, match="is damaged"):
+            read()
 
 
 def test_a_file_that_is_replaced_is_read_anew(path: Path) -> None:
@@ -453,6 +488,11 @@ def test_a_file_that_is_replaced_is_read_anew(path: Path) -> None:
     os.replace(path.with_name("others"), path)
     assert nights.labels == ("other 0", "other 1", "other 2")
     assert nights.release().fingerprint == dpgep.Nights(path).release().fingerprint
+    wide = dpgep.Nights(path.with_name("wide"), **TERMS)  # where a known night lay there is something else
+    for night in range(9):
+        wide.add(np.pad(rows_of(night), ((0, 0), (0, 5))), night=f"wide {night}")
+    os.replace(path.with_name("wide"), path)
+    assert nights.labels == tuple(f"wide {night}" for night in range(9))
 
 
 def test_who_waits_too_long_for_others_adds_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -467,6 +507,17 @@ def test_who_waits_too_long_for_others_adds_nothing(path: Path, monkeypatch: pyt
         nights.add(rows_of(1), night="1")
     monkeypatch.undo()
     assert dpgep.Nights(path).labels == ("0",)
+
+
+def test_a_night_that_is_there_was_added_though_it_cannot_be_acknowledged(path: Path) -> None:
+    """Who was told that nothing was added would add the same people again, under another label."""
+    nights = dpgep.Nights(path, **TERMS)
+    nights.add(rows_of(0), night="0")
+    with mock.patch.object(night_file.NightLog, "_acknowledge", side_effect=OSError(28, "no space")):
+        found = nights.add(rows_of(1), night="1")
+    assert dpgep.Nights(path).release().fingerprint == found.fingerprint
+    nights.add(rows_of(2), night="2" * 70_000)  # also where the label is longer than two bytes count
+    assert dpgep.Nights(path).labels == ("0", "1", "2" * 70_000)
 
 
 def test_noise_is_drawn_anew_for_any_change(path: Path) -> None:

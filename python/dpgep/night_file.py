@@ -6,10 +6,11 @@
     nights     label; number of people so far where it is public; 16 bytes for each person where ids say who they are;
                published sums so far; on the first keep + 1 nights a place for noise of sums so far, which is used again
 
-A night is written, its state last, with checksums, forced to the disk once, and then acknowledged. So a state whose
-checksums are right is of a night that is there; one that is not acknowledged is forced to the disk before anybody sees
-it. Of a torn one nobody has seen anything: the state before it counts, of which nothing was overwritten. Damage of an
-acknowledged night is refused.
+A night is written, its state last, forced to the disk once, and then acknowledged. Each part has a checksum, which is
+right for one night of one register alone. So a state that is whole, with the parts of its night, is of a night that is
+there; one that is not acknowledged is forced to the disk before anybody sees it. Of a torn one nobody has seen
+anything: the state before it counts, of which nothing was overwritten. Damage of an acknowledged night is refused, as
+is a copy that was made while nights were added: with the noise of another night, exact sums would be published.
 
 The file is as confidential as rows, and only its owner can read it. Exact sums but for those of the last two nights,
 and noise that is no longer needed, are overwritten.
@@ -38,15 +39,16 @@ from dpgep.privacy.budget_file import force, sync_folder, try_lock, unlock, writ
 from dpgep.privacy.curator import watched_draws
 
 _MAGIC = b"dpgep-nights 3\n\0"
-# Of what follows the magic: one more than the acknowledged nights, 0 where the file was not begun to the end; checksum
-# of the description and its bytes; numbers that a night publishes; places for noise.
-_HEAD = struct.Struct("<16sQIIQQ")
+# Of what follows the magic: one more than the acknowledged nights, 0 where the file was not begun to the end; bytes of
+# the description; numbers that a night publishes; places for noise.
+_HEAD = struct.Struct("<16sQQQQ")
 _ACKNOWLEDGED = struct.Struct("<Q")
-# Checksums of the rest, of the night, and of its noise; limbs of exact sums, which follow; the night's number; where it
-# begins and ends, and its noise lies; its link; the secret of the next night.
-_STATE = struct.Struct("<IIIIQQQQ16s32s")
+# The night's number; where it, what it published, and its noise lie; limbs of exact sums, which follow; its link; the
+# secret of the next night.
+_STATE = struct.Struct("<QQQQQ16s32s")
 # People so far, ids, bytes of the label; the link: a hash of all labels and secrets up to here.
-_NIGHT = struct.Struct("<qQH16s")
+_NIGHT = struct.Struct("<qQQ16s")
+_CHECKSUM = struct.Struct("<I")
 # Exact sums below 2^62 are one limb.
 _LIMB_BITS = 62
 # Seconds to wait for other processes, and between two looks.
@@ -55,7 +57,7 @@ NO_NIGHTS = "{} holds no nights yet: give their budget, as epsilon= and delta="
 
 
 class Night(NamedTuple):
-    """Where a night lies in the file: it begins, then the ids, then what is published."""
+    """Where a night lies in the file: it begins, with its ids at the end, then what is published."""
 
     people: int
     link: bytes
@@ -64,8 +66,8 @@ class Night(NamedTuple):
     published: int
 
 
-# The head of a state, and the labels and nights up to it: what was read before is not verified again.
-Known = tuple[bytes, list[str], list[Night]]
+# Labels and nights that were read before.
+Known = tuple[list[str], list[Night]]
 
 
 class NightFile:
@@ -73,7 +75,7 @@ class NightFile:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(os.path.realpath(path))
-        self._known: Known = b"", [], []
+        self._known: Known = [], []
 
     @contextmanager
     def transaction(self, *, write: bool = False, create: bool = False) -> Iterator[NightLog]:
@@ -93,7 +95,7 @@ class NightFile:
             yield log
             with self._named():
                 log.commit()
-            self._known = log.known
+            self._known = log.labels, log.nights
 
     @contextmanager
     def _locked(self, *, write: bool) -> Iterator[FileIO]:
@@ -128,38 +130,35 @@ class NightLog:
     ``labels`` and ``nights`` are in their order.
     """
 
-    def __init__(self, file: FileIO, path: Path, known: Known = (b"", [], [])) -> None:
-        self._file, self._path = file, path
+    def __init__(self, file: FileIO, path: Path, known: Known = ([], [])) -> None:
+        self._file, self._path, self._known = file, path, known
         self.description: bytes | None = None
         self.labels: list[str] = []
         self.nights: list[Night] = []
-        self._head, *_ = self._known = known
         self._writes: list[tuple[int, bytes]] = []
         self._new: tuple[int, NDArray[np.float64]] | None = None
+        self._open()
+
+    def _open(self) -> None:
         head = self._read(0, _HEAD.size)
-        if not head.startswith(_MAGIC) and not _MAGIC.startswith(head):
-            raise ValueError(f"{path} holds no nights, or nights of another version of dpgep: go on with that one")
+        if not head.startswith(_MAGIC) and not _MAGIC.startswith(head.rstrip(b"\0")):
+            raise ValueError(
+                f"{self._path} holds no nights, or nights of another version of dpgep: go on with that one"
+            )
         head = head.ljust(_HEAD.size, b"\0")
-        if _HEAD.unpack(head)[1]:
-            self._open(head)
-
-    @property
-    def known(self) -> Known:
-        """For the next transaction."""
-        return self._head, self.labels, self.nights
-
-    def _open(self, head: bytes) -> None:
-        begun, checksum, length = _HEAD.unpack(head)[1:4]
-        self._size, self._places = (int(each) for each in _HEAD.unpack(head)[4:])
-        self.description, slot = self._read(_HEAD.size, length), _STATE.size + 16 * self._size
-        self._states: list[int] = [_HEAD.size + length + which * slot for which in range(3)]
-        self._require(zlib.crc32(self.description, zlib.crc32(head[-16:])) == checksum)
+        begun, length, self._size, self._places = map(int, _HEAD.unpack(head)[1:])
+        start, slot = _HEAD.size + length + _CHECKSUM.size, _STATE.size + 16 * self._size + _CHECKSUM.size
+        self._states: list[int] = [start + which * slot for which in range(3)]
+        if not begun:
+            self._require(self._bytes() <= self._states[2])
+            return
+        self.description = self._content(_HEAD.size, length, head[-16:])
         number, start, link = self._state()
         self._require(number + 1 >= begun)
         if number + 1 > begun:  # its process was killed, and others have not seen it yet
             force(self._file.fileno())
-        _, labels, nights = self._known
-        if nights and len(nights) <= number and self._night(nights[-1].start) == (labels[-1], nights[-1]):
+        labels, nights = self._known
+        if nights and len(nights) <= number and self._read(nights[-1].start, _NIGHT.size)[-16:] == nights[-1].link:
             self.labels, self.nights = labels.copy(), nights.copy()
         while len(self.nights) < number:
             label, night = self._night(self._end())
@@ -169,16 +168,18 @@ class NightLog:
 
     def _state(self) -> tuple[int, int, bytes]:
         """(number, where it begins, link) of the last night that is there as a whole; its secret and sums are kept."""
-        heads = [self._read(place, _STATE.size).ljust(_STATE.size, b"\0") for place in self._states[:2]]
-        for slot in sorted((0, 1), key=lambda slot: -int(_STATE.unpack(heads[slot])[4])):
-            whole, *checksums, limbs, number, start, end, noise, link, self.secret = _STATE.unpack(heads[slot])
-            self._exact = self._read(self._states[slot] + _STATE.size, 8 * limbs * self._size)
-            is_known = heads[slot] == self._head
-            if is_known or zlib.crc32(self._exact, zlib.crc32(heads[slot][4:])) == whole:
-                parts = (start, end - start), (noise, 8 * self._size * (number > 0))
-                if is_known or [zlib.crc32(self._read(*part)) for part in parts] == checksums:
-                    self._head = heads[slot]
-                    return number, start, link
+        heads = [_STATE.unpack(self._read(place, _STATE.size).ljust(_STATE.size, b"\0")) for place in self._states[:2]]
+        for slot in sorted((0, 1), key=lambda slot: -int(heads[slot][0])):
+            number, start, published, noise, limbs, link, self.secret = heads[slot]
+            sums = 8 * self._size
+            with suppress(ValueError):  # it is torn
+                state = self._content(self._states[slot], _STATE.size + limbs * sums, link)
+                self._exact = state[_STATE.size :]
+                if number:
+                    self._content(start, published - start - _CHECKSUM.size, link)
+                    self._content(published, sums, link)
+                    self._content(noise, sums, link)
+                return number, start, link
         raise self._damaged()
 
     def _night(self, start: int) -> tuple[str, Night]:
@@ -188,30 +189,30 @@ class NightLog:
         ids = start + _NIGHT.size + length
         self._require(ids + 16 * n_ids <= self._bytes())
         label = self._read(start + _NIGHT.size, length).decode(errors="replace")
-        return label, Night(people, link, start, ids, ids + 16 * n_ids)
+        return label, Night(people, link, start, ids, ids + 16 * n_ids + _CHECKSUM.size)
 
     def _end(self) -> int:
         """Where the next night begins."""
         if not self.nights:
             return self._states[2]
-        return self.nights[-1].published + 8 * self._size * (1 + (len(self.nights) <= self._places))
+        each = 8 * self._size + _CHECKSUM.size
+        return self.nights[-1].published + each * (1 + (len(self.nights) <= self._places))
 
     def begin(self, description: bytes, secret: bytes, size: int, keep: int) -> None:
         """Begin the file, on the disk: a night publishes ``size`` numbers, and noise of ``keep`` nights is needed.
 
         There is one more place for noise than that: the next night may be torn.
         """
-        sizes = struct.pack("<QQ", size, keep + 1)
-        head = struct.pack("<II", zlib.crc32(description, zlib.crc32(sizes)), len(description)) + sizes + description
-        start = _HEAD.size + len(description) + 2 * (_STATE.size + 16 * size)
         os.ftruncate(self._file.fileno(), 0)
-        self._write(0, _MAGIC + bytes(_ACKNOWLEDGED.size) + head)
-        self._write(_HEAD.size + len(description), _packed_state(0, [b"", b""], (start, start, 0), bytes(16), secret))
-        force(self._file.fileno())
+        head = _HEAD.pack(_MAGIC, 0, len(description), size, keep + 1)
+        state = _STATE.pack(0, 0, 0, 0, 0, bytes(16), secret)
+        for content in head, _sealed(description, head[-16:]) + _sealed(state, bytes(16)):
+            self._write(self._bytes(), content)
+            force(self._file.fileno())
         self._acknowledge()
         force(self._file.fileno())
         sync_folder(self._path.parent)
-        self._open(self._read(0, _HEAD.size))
+        self._open()
 
     def _acknowledge(self) -> None:
         self._write(len(_MAGIC), _ACKNOWLEDGED.pack(len(self.nights) + 1))
@@ -231,7 +232,7 @@ class NightLog:
         if self._new is not None and number == len(self.nights):
             return self._new
         night = self.nights[number - 1]
-        return night.people, np.frombuffer(self._read(night.published, 8 * self._size), "<f8")
+        return night.people, np.frombuffer(self._content(night.published, 8 * self._size, night.link), "<f8")
 
     def exact(self) -> NDArray[np.int64]:
         """(2, size), limbs of the exact sums of all nights so far; 0 before there are any."""
@@ -242,11 +243,12 @@ class NightLog:
 
     def noise(self, number: int) -> NDArray[np.int64]:
         """(size,), noise of the sums up to a night, which is one of the last ``keep``."""
-        return np.frombuffer(self._read(self._place(number), 8 * self._size), "<i8")
+        found = self._content(self._place(number), 8 * self._size, self.nights[number - 1].link)
+        return np.frombuffer(found, "<i8")
 
     def _place(self, number: int) -> int:
         """Where the noise of the sums up to a night lies."""
-        return self.nights[(number - 1) % self._places].published + 8 * self._size
+        return self.nights[(number - 1) % self._places].published + 8 * self._size + _CHECKSUM.size
 
     def stream(self, exact: NDArray[np.int64]) -> core.NoiseStream:
         """For the noise of the next night: another one for other sums so far, on any night up to this one.
@@ -273,15 +275,16 @@ class NightLog:
         before = self.nights[-1].link if self.nights else b""
         link = hashlib.blake2b(before + name, key=self.secret, digest_size=16).digest()
         whose = b"".join(part.astype("<u8").tobytes() for part in ids)
-        night = _NIGHT.pack(people, len(whose) // 16, len(name), link) + name + whose
+        night = _sealed(_NIGHT.pack(people, len(whose) // 16, len(name), link) + name + whose, link)
         end = start + len(night)
         self.labels.append(label)
-        self.nights.append(Night(people, link, start, end - len(whose), end))
-        contents = [night + published.astype("<f8").tobytes(), noise.astype("<i8").tobytes()]
-        places = start, start + len(contents[0]), self._place(number)
-        state = _packed_state(number, contents, places, link, self.secret, _packed_limbs(exact))
-        self._writes = [(start, contents[0]), (places[2], contents[1]), (self._states[number % 2], state)]
-        self._head, self._new = state[: _STATE.size], (people, published)
+        self.nights.append(Night(people, link, start, start + _NIGHT.size + len(name), end))
+        places = start, end, self._place(number)
+        contents = night, _sealed(published.astype("<f8").tobytes(), link), _sealed(noise.astype("<i8").tobytes(), link)
+        sums = _packed_limbs(exact)
+        state = _STATE.pack(number, *places, len(sums) // (8 * self._size), link, self.secret) + sums
+        self._writes = [*zip(places, contents, strict=True), (self._states[number % 2], _sealed(state, link))]
+        self._new = people, published
 
     def commit(self) -> None:
         """What was added is on the disk when this returns; after an error it is torn."""
@@ -295,7 +298,8 @@ class NightLog:
             with suppress(OSError):
                 self._write(self._writes[-1][0], bytes(_STATE.size))
             raise
-        self._acknowledge()
+        with suppress(OSError):  # the night is there
+            self._acknowledge()
 
     def somebody(self) -> list[Digests]:
         """The id of one person, where anybody was counted."""
@@ -313,8 +317,8 @@ class NightLog:
     def _ids(self) -> Iterator[Digests]:
         """Of each night."""
         for night in self.nights:
-            whose = self._read(night.ids, night.published - night.ids)
-            yield np.frombuffer(whose, "<u8").astype(np.uint64).reshape(-1, 2)
+            found = self._content(night.start, night.published - night.start - _CHECKSUM.size, night.link)
+            yield np.frombuffer(found[night.ids - night.start :], "<u8").astype(np.uint64).reshape(-1, 2)
 
     def _bytes(self) -> int:
         return os.fstat(self._file.fileno()).st_size
@@ -326,6 +330,12 @@ class NightLog:
         while found and len(found) < size and (more := self._file.read(size - len(found))):
             found += more
         return found
+
+    def _content(self, place: int, size: int, link: bytes) -> bytes:
+        """Raises ValueError where its checksum is not that of the night."""
+        found = self._read(place, size + _CHECKSUM.size)
+        self._require(found[size:] == _checksum(memoryview(found)[:size], link))
+        return found[:size]
 
     def _write(self, place: int, content: bytes) -> None:
         self._file.seek(place)
@@ -339,19 +349,13 @@ class NightLog:
         return ValueError(f"{self._path} is damaged: go on from its backup, with the same rows of nights it lacks")
 
 
-def _packed_state(
-    number: int,
-    contents: Sequence[bytes],
-    places: tuple[int, int, int],
-    link: bytes,
-    secret: bytes,
-    exact: bytes = b"",
-) -> bytes:
-    """A state in bytes: ``contents`` are the night and its noise, ``places`` where they lie."""
-    checksums = [zlib.crc32(content) for content in contents]
-    limbs = len(exact) // len(contents[1]) if exact else 0
-    rest = _STATE.pack(0, *checksums, limbs, number, *places, link, secret)[4:] + exact
-    return struct.pack("<I", zlib.crc32(rest)) + rest
+def _checksum(content: bytes | memoryview, link: bytes) -> bytes:
+    """Of a part of the night of this link."""
+    return _CHECKSUM.pack(zlib.crc32(content, zlib.crc32(link)))
+
+
+def _sealed(content: bytes, link: bytes) -> bytes:
+    return content + _checksum(content, link)
 
 
 def _packed_limbs(exact: NDArray[np.int64]) -> bytes:

@@ -229,7 +229,7 @@ class Register:
             raise ValueError("the noise of all nights together is more than the file can hold: begin another")
         unit = -2 * self.noise.bits - self.noise.weight_bits
         published = np.ldexp(noisy[1] * 2.0**LOW_BITS + noisy[0], unit)
-        people, _ = log.so_far(number - 1)
+        people = log.nights[-1].people if log.nights else 0
         log.add(label, people + moments.n * self.facts.n_is_public, ids, published, noise, exact)
 
     def _noisy(
