@@ -15,6 +15,7 @@ Definition views_replaced : R := 4.
 Definition views_added : R := 1.
 (* `ClippedMoment`, in units of thresholds *)
 Definition moment_replaced : R := 2.
+Definition moment_of_one_replaced : R := 1.
 Definition moment_of_views_replaced : R := 4.
 Definition moment_added : R := 1.
 (* end *)
@@ -98,6 +99,15 @@ Proof.
   assert (0 <= dot d q q' * dot d q q') by apply Rle_0_sqr. nra.
 Qed.
 
+(* Of one direction it is a square: a replaced one cannot turn. *)
+Theorem second_moment_of_one q q' : squared 1 q <= 1 -> squared 1 q' <= 1 ->
+  frobenius 1 1 (difference (outer q q) (outer q' q')) <= moment_of_one_replaced.
+Proof.
+  unfold frobenius, squared, dot, difference, outer, moment_of_one_replaced. simpl.
+  pose proof (Rle_0_sqr (q 0%nat)) as Q. pose proof (Rle_0_sqr (q' 0%nat)) as Q'. unfold Rsqr in Q, Q'.
+  set (a := q 0%nat * q 0%nat) in *. set (b := q' 0%nat * q' 0%nat) in *. intros A B. nra.
+Qed.
+
 (* On a grid: answers that are within h of their exact ones move by at most 2 h more. *)
 Theorem on_a_grid d f f' g g' D h : 0 <= D -> 0 <= h ->
   squared d (minus f f') <= D * D -> squared d (minus g f) <= h * h -> squared d (minus f' g') <= h * h ->
@@ -155,13 +165,14 @@ Qed.
 Theorem moments_and_views_are_attained :
   let one : vector := fun _ => 1 in let other : vector := fun _ => -1 in let zero : vector := fun _ => 0 in
   frobenius 2 2 (difference (outer (entries 1 0 0) (entries 1 0 0)) (outer (entries 0 1 0) (entries 0 1 0))) = moment_replaced /\
+  frobenius 1 1 (difference (outer one one) (outer zero zero)) = moment_of_one_replaced /\
   frobenius 1 1 (difference (outer one one) (outer other one)) = moment_of_views_replaced /\
   frobenius 1 1 (difference (outer one one) (outer one other)) + frobenius 1 1 (difference (outer zero one) (outer zero one))
     = views_replaced /\
   frobenius 1 1 (outer one one) = views_added /\ frobenius 1 1 (outer one one) = moment_added /\
   forall s m, 0 <= s -> frobenius 2 1 (outer (entries 1 m 0) (fun _ => sqrt s)) = located_added s m.
 Proof.
-  simpl. unfold frobenius, squared, dot, difference, outer, entries, moment_replaced, moment_of_views_replaced, views_replaced,
-    views_added, moment_added, located_added. simpl. repeat split; try lra.
+  simpl. unfold frobenius, squared, dot, difference, outer, entries, moment_replaced, moment_of_one_replaced,
+    moment_of_views_replaced, views_replaced, views_added, moment_added, located_added. simpl. repeat split; try lra.
   intros s m H. pose proof (sqrt_sqrt s H). set (r := sqrt s) in *. nra.
 Qed.

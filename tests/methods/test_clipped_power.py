@@ -543,6 +543,7 @@ def test_the_noise_costs_what_the_ledger_says(adjacency: Adjacency, located: boo
     for query, unit, squared, bits in (
         (ClippedMean(asked, (threshold,)), weighted, Fraction(exact) ** 2 * (1 + constant**2), 2 * BITS),
         (ClippedMoment(asked, (threshold,)), threshold**2, Fraction(2 if replaced else 1), 2 * BITS),
+        (ClippedMoment(Asked(directions_of()[:1]), (threshold,)), threshold**2, Fraction(1), 2 * BITS),
         (ProductNorms(asked), 1.0, Fraction(2 if replaced else 1), BITS),
         (Mean(), 1.0, Fraction(4 if replaced else 1), BITS),
     ):

@@ -160,8 +160,9 @@ def views(name: str, adjacency: Any) -> Pairs:
     yield PROVED[name](), paid(answered(ClippedMean(Asked(DIRECTIONS), (0.5, 0.5)), adjacency), 36)
 
 
-def moments(name: str, adjacency: Any, thresholds: tuple[float, ...]) -> Pairs:
-    yield PROVED[name](), paid(answered(ClippedMoment(Asked(DIRECTIONS), thresholds), adjacency), 36)
+def moments(name: str, adjacency: Any, thresholds: tuple[float, ...], n_directions: int = 2) -> Pairs:
+    query = ClippedMoment(Asked(DIRECTIONS[:n_directions]), thresholds)
+    yield PROVED[name](), paid(answered(query, adjacency), 36)
 
 
 # --- stages, people, nights ------------------------------------------------------------------------------------------
@@ -235,6 +236,7 @@ CHARGED: dict[str, Callable[[], Pairs]] = {
     **{f"located_{end}": lambda end=end: located(f"located_{end}", ADJACENCIES[end]) for end in ADJACENCIES},
     **{f"views_{end}": lambda end=end: views(f"views_{end}", ADJACENCIES[end]) for end in ADJACENCIES},
     **{f"moment_{end}": lambda end=end: moments(f"moment_{end}", ADJACENCIES[end], (0.5,)) for end in ADJACENCIES},
+    "moment_of_one_replaced": lambda: moments("moment_of_one_replaced", "replace-one", (0.5,), 1),
     "moment_of_views_replaced": lambda: moments("moment_of_views_replaced", "replace-one", (0.5, 0.25)),
     **{
         f"{kind}_{end}": lambda kind=kind, end=end: stage(f"{kind}_{end}", ADJACENCIES[end])

@@ -480,6 +480,7 @@ def clipped(n_rows: int = 0) -> Iterator[ReplayCase]:
             lambda curator: curator.answer(ClippedMean(Asked(line.vectors, m * E1), (least,))),
         ),
         "second moment": (of_rows, lambda curator: curator.answer(ClippedMoment(plane, (0.5,)))),
+        "second moment of one direction": (of_rows, lambda curator: curator.answer(ClippedMoment(line, (0.5,)))),
         "two views": (of_two, lambda curator: curator.answer(ClippedMean(plane, (c, c)))),
         "second moment of two views": (of_two, lambda curator: curator.answer(ClippedMoment(plane, (c, c)))),
         "residuals": (of_cca, lambda curator: curator.answer(ClippedMean(residuals, (c, c)))),

@@ -172,8 +172,9 @@ class ClippedMean(_Query):
 class ClippedMoment(_Query):
     """The mean of p p^T, p = clip(V^T (x - m)), (K, K); noise is independent, also in entries that mirror others.
 
-    One person adds a matrix of norm at most C^2, and replacing it moves the sum by at most sqrt(2) C^2. Of two views it
-    is the mean of p_x p_y^T, of norm at most C_x C_y; p_x' = -p_x moves the sum by twice that.
+    One person adds a matrix of norm at most C^2, and replacing it moves the sum by at most sqrt(2) C^2; of one
+    direction, where p^2 is a number from 0 to C^2, by C^2. Of two views it is the mean of p_x p_y^T, of norm at most
+    C_x C_y; p_x' = -p_x moves the sum by twice that.
     """
 
     asked: Asked
@@ -182,7 +183,8 @@ class ClippedMoment(_Query):
     def of(self, rows: ClippedProducts, mu: float, charge: Charge) -> NoisyMean:
         factors = rows.factors(self.asked, self.thresholds)
         sums = rows.summed(partial(ProductMoment, rows.directions(self.asked), factors))
-        squared = (2 * len(factors) if rows.replaces else 1) * Fraction(16**rows.bits)
+        most = 2 * len(factors) if len(self.asked.vectors) > 1 else 1
+        squared = (most if rows.replaces else 1) * Fraction(16**rows.bits)
         query = f"second moment of V^T x, norms of {_named(self.thresholds)} bounds"
         scale = rows.add_noise(sums.total, squared, mu, 2 * rows.bits, query, charge)
         unit = rows.bound * rows.bound * self.thresholds[0] * self.thresholds[-1]
