@@ -77,6 +77,8 @@ class Parser(argparse.ArgumentParser):
         if wrong:
             choices = [str(each) for action in self._actions for each in action.choices or ()]
             message = f"{message.partition(' (')[0]}{did_you_mean(wrong[1], choices)}"
+        elif re.match(r"unrecognized arguments: [^-\s]+=", message):
+            message += " (an option takes one value: repeat it for each, --categories a=x,y --categories b=u,v)"
         self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
 
 
