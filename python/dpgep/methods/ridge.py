@@ -3,18 +3,20 @@
 Little of it leaves noise in the directions in which B is small, much of it biases the solutions towards those of A.
 What is best depends on the spectrum of B, which a release shows. So the release is repeated in a simulation: its
 denoised values are taken for the truth, new noise of the known law is added, the pair is solved with each candidate,
-and the solutions are compared with those of the supposed truth. All of it is post-processing.
+and the solutions are compared with those of the supposed truth. Errors with the ridge in use count as well that its
+neighbouring eigenvalues may be nearer, or in another order. All of it is post-processing.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.linalg
 
+from dpgep.methods.eigen import before_noise
 from dpgep.models.model import Matrix, MatrixPencil, NoisyPencil
 from dpgep.privacy.products import NoisyProducts
 
@@ -69,11 +71,9 @@ def released_ridge(
     """The ridge of a released pair with a noisy B, given or chosen, and the errors it leaves; if sparse, public."""
     if sparse or noise_level == 0:
         return public_ridge(noise_level) if given is None else given, None
-    if given is None:
-        chosen = chosen_ridge(noisy, n_components, noise_level)
-    else:
-        (chosen,) = estimated_errors(noisy, n_components, [given])
-    return chosen.regularization, chosen
+    repeats = _Repeats.of(noisy, n_components)
+    xi = repeats.chosen(noise_level).regularization if given is None else given
+    return xi, repeats.judged(xi)
 
 
 def chosen_ridge(noisy: NoisyPencil, n_components: int, noise_level: float) -> Ridge:
@@ -82,12 +82,7 @@ def chosen_ridge(noisy: NoisyPencil, n_components: int, noise_level: float) -> R
     Of those within the factor ``TIE`` of the least error, the one nearest to the noise level itself. Where K components
     are the whole space, the sum of their errors counts. Leaves ``noisy`` as it is.
     """
-    ridges = estimated_errors(noisy, n_components, noise_level * np.array(MULTIPLES))
-    errors = np.array([ridge.subspace_error for ridge in ridges])
-    if errors.max() < _DEPENDENT:
-        errors = np.array([ridge.error.sum() for ridge in ridges])
-    tied = np.flatnonzero(errors <= TIE * errors.min())
-    return ridges[min(tied, key=lambda index: abs(math.log(MULTIPLES[index])))]
+    return _Repeats.of(noisy, n_components).chosen(noise_level)
 
 
 def estimated_errors(noisy: NoisyPencil, n_components: int, regularizations: Sequence[float] | Matrix) -> list[Ridge]:
@@ -95,16 +90,70 @@ def estimated_errors(noisy: NoisyPencil, n_components: int, regularizations: Seq
 
     A model of many features is thinned out to about ``MOST_FEATURES`` of a kind, and K to what is left.
     """
-    truth = noisy.plausible_truth(MOST_FEATURES)
-    generator = np.random.default_rng(_SEED)
-    xis = np.asarray(regularizations, dtype=np.float64)
-    pair = truth.pair()
-    k = min(n_components, len(pair.a))
-    root = np.eye(len(pair.a)) if pair.b is None else np.asarray(scipy.linalg.cholesky(pair.b, check_finite=False))
-    right = _solutions(pair, k, np.zeros(1), root)
-    draws = min(max(_DRAWN_FEATURES // len(pair.a), FEWEST_DRAWS), MOST_DRAWS)
-    errors = squared_sines(right, _solutions(truth.noisy_pair(generator, draws), k, xis, root)).mean(axis=0)
-    return [Ridge(float(xi), error[1:], float(error[0])) for xi, error in zip(xis, errors, strict=True)]
+    return _Repeats.of(noisy, n_components).errors(np.asarray(regularizations, dtype=np.float64))
+
+
+@dataclass(frozen=True, eq=False)
+class _Repeats:
+    """A supposed truth, its K + 1 leading solutions in the norm of B, and repeated releases of it."""
+
+    truth: MatrixPencil
+    root: Matrix  # R with R^T R = B
+    right: Matrix  # (d, K + 1), R V
+    noisy: MatrixPencil  # stacked
+    k: int
+
+    @classmethod
+    def of(cls, noisy: NoisyPencil, n_components: int) -> _Repeats:
+        truth = noisy.plausible_truth(MOST_FEATURES)
+        pair = truth.pair()
+        d = len(pair.a)
+        k = min(n_components, d)
+        root = np.eye(d) if pair.b is None else np.asarray(scipy.linalg.cholesky(pair.b, check_finite=False))
+        right = _solutions(pair, min(k + 1, d), np.zeros(1), root)[0]
+        draws = min(max(_DRAWN_FEATURES // d, FEWEST_DRAWS), MOST_DRAWS)
+        return cls(pair, root, right, truth.noisy_pair(np.random.default_rng(_SEED), draws), k)
+
+    def errors(self, xis: Matrix) -> list[Ridge]:
+        """The truth's gaps between eigenvalues count as known."""
+        found = squared_sines(self.right[:, : self.k], _solutions(self.noisy, self.k, xis, self.root)).mean(axis=0)
+        return [Ridge(float(xi), error[1:], float(error[0])) for xi, error in zip(xis, found, strict=True)]
+
+    def chosen(self, noise_level: float) -> Ridge:
+        """See `chosen_ridge`."""
+        ridges = self.errors(noise_level * np.array(MULTIPLES))
+        errors = np.array([ridge.subspace_error for ridge in ridges])
+        if errors.max() < _DEPENDENT:
+            errors = np.array([ridge.error.sum() for ridge in ridges])
+        tied = np.flatnonzero(errors <= TIE * errors.min())
+        return ridges[min(tied, key=lambda index: abs(math.log(MULTIPLES[index])))]
+
+    def judged(self, xi: float) -> Ridge:
+        """The errors with xi where eigenvalues of the truth are known as far as the release shows them.
+
+        Their repulsion is undone, and in each draw they are shaken by the deviation of v^T (dA - lambda dB) v: by s_i,
+        A by sum_i s_i (B v_i)(B v_i)^T. Solutions v whose eigenvalues changed places are others.
+        """
+        v, duals = np.linalg.solve(self.root, self.right), self.root.T @ self.right
+        whole = v.T @ self.truth.a @ v
+        values, strayed = np.diagonal(whole).copy(), v.T @ self.noisy.a @ v - whole
+        if self.noisy.b is not None and self.truth.b is not None:
+            strayed = strayed - values[:, None] * (v.T @ (self.noisy.b - self.truth.b) @ v)
+        variances = np.square(strayed).mean(axis=0)
+        supposed = before_noise(values, np.sqrt(variances * variances.T))
+        shakes = np.random.default_rng(_SEED + 1).standard_normal((len(strayed), len(values)))
+        steps = supposed - values + shakes * np.sqrt(np.diagonal(variances))
+        order = np.argsort(-(values + steps), axis=-1, kind="stable")[:, : self.k]
+        right = np.swapaxes(self.right.T[order], -1, -2)[:, None]
+        low_rank = self.noisy.low_rank
+        if low_rank is not None:
+            factors, weights = low_rank
+            more = np.broadcast_to(duals.T, (len(steps), *duals.T.shape))
+            weights = np.broadcast_to(weights, factors.shape[:-1])
+            low_rank = np.concatenate([factors, more], axis=-2), np.concatenate([weights, steps], axis=-1)
+        shaken = replace(self.noisy, a=self.noisy.a + (duals * steps[:, None]) @ duals.T, low_rank=low_rank)
+        error = squared_sines(right, _solutions(shaken, order.shape[1], np.array([xi]), self.root)).mean(axis=0)[0]
+        return Ridge(xi, error[1:], float(error[0]))
 
 
 def _solutions(pair: MatrixPencil, k: int, regularizations: Matrix, root: Matrix) -> Matrix:
