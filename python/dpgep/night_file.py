@@ -43,9 +43,8 @@ _MAGIC = b"dpgep-nights 3\n\0"
 # the description; numbers that a night publishes; places for noise.
 _HEAD = struct.Struct("<16sQQQQ")
 _ACKNOWLEDGED = struct.Struct("<Q")
-# The night's number; where it, what it published, and its noise lie; limbs of exact sums, which follow; its link; the
-# secret of the next night.
-_STATE = struct.Struct("<QQQQQ16s32s")
+# The night's number; where it and its noise lie; limbs of exact sums, which follow; its link; the secret of the next.
+_STATE = struct.Struct("<QQQQ16s32s")
 # People so far, ids, bytes of the label; the link: a hash of all labels and secrets up to here.
 _NIGHT = struct.Struct("<qQQ16s")
 _CHECKSUM = struct.Struct("<I")
@@ -57,7 +56,7 @@ NO_NIGHTS = "{} holds no nights yet: give their budget, as epsilon= and delta="
 
 
 class Night(NamedTuple):
-    """Where a night lies in the file: it begins, with its ids at the end, then what is published."""
+    """Where a night lies in the file: it begins, then the ids, then what is published."""
 
     people: int
     link: bytes
@@ -170,14 +169,15 @@ class NightLog:
         """(number, where it begins, link) of the last night that is there as a whole; its secret and sums are kept."""
         heads = [_STATE.unpack(self._read(place, _STATE.size).ljust(_STATE.size, b"\0")) for place in self._states[:2]]
         for slot in sorted((0, 1), key=lambda slot: -int(heads[slot][0])):
-            number, start, published, noise, limbs, link, self.secret = heads[slot]
+            number, start, noise, limbs, link, self.secret = heads[slot]
             sums = 8 * self._size
             with suppress(ValueError):  # it is torn
                 state = self._content(self._states[slot], _STATE.size + limbs * sums, link)
                 self._exact = state[_STATE.size :]
                 if number:
-                    self._content(start, published - start - _CHECKSUM.size, link)
-                    self._content(published, sums, link)
+                    _, night = self._night(start)
+                    self._content(night.ids, night.published - night.ids - _CHECKSUM.size, link)
+                    self._content(night.published, sums, link)
                     self._content(noise, sums, link)
                 return number, start, link
         raise self._damaged()
@@ -186,9 +186,8 @@ class NightLog:
         head = self._read(start, _NIGHT.size)
         self._require(len(head) == _NIGHT.size)
         people, n_ids, length, link = _NIGHT.unpack(head)
-        ids = start + _NIGHT.size + length
-        self._require(ids + 16 * n_ids <= self._bytes())
-        label = self._read(start + _NIGHT.size, length).decode(errors="replace")
+        label = self._content(start, _NIGHT.size + length, link)[_NIGHT.size :].decode()
+        ids = start + _NIGHT.size + length + _CHECKSUM.size
         return label, Night(people, link, start, ids, ids + 16 * n_ids + _CHECKSUM.size)
 
     def _end(self) -> int:
@@ -205,7 +204,7 @@ class NightLog:
         """
         os.ftruncate(self._file.fileno(), 0)
         head = _HEAD.pack(_MAGIC, 0, len(description), size, keep + 1)
-        state = _STATE.pack(0, 0, 0, 0, 0, bytes(16), secret)
+        state = _STATE.pack(0, 0, 0, 0, bytes(16), secret)
         for content in head, _sealed(description, head[-16:]) + _sealed(state, bytes(16)):
             self._write(self._bytes(), content)
             force(self._file.fileno())
@@ -275,15 +274,18 @@ class NightLog:
         before = self.nights[-1].link if self.nights else b""
         link = hashlib.blake2b(before + name, key=self.secret, digest_size=16).digest()
         whose = b"".join(part.astype("<u8").tobytes() for part in ids)
-        night = _sealed(_NIGHT.pack(people, len(whose) // 16, len(name), link) + name + whose, link)
-        end = start + len(night)
+        night = _sealed(_NIGHT.pack(people, len(whose) // 16, len(name), link) + name, link)
+        of_night = night + _sealed(whose, link) + _sealed(published.astype("<f8").tobytes(), link)
+        places = start + len(night), start + len(night) + len(whose) + _CHECKSUM.size
         self.labels.append(label)
-        self.nights.append(Night(people, link, start, start + _NIGHT.size + len(name), end))
-        places = start, end, self._place(number)
-        contents = night, _sealed(published.astype("<f8").tobytes(), link), _sealed(noise.astype("<i8").tobytes(), link)
-        sums = _packed_limbs(exact)
-        state = _STATE.pack(number, *places, len(sums) // (8 * self._size), link, self.secret) + sums
-        self._writes = [*zip(places, contents, strict=True), (self._states[number % 2], _sealed(state, link))]
+        self.nights.append(Night(people, link, start, *places))
+        place, sums = self._place(number), _packed_limbs(exact)
+        state = _STATE.pack(number, start, place, len(sums) // (8 * self._size), link, self.secret) + sums
+        self._writes = [
+            (start, of_night),
+            (place, _sealed(noise.astype("<i8").tobytes(), link)),
+            (self._states[number % 2], _sealed(state, link)),
+        ]
         self._new = people, published
 
     def commit(self) -> None:
@@ -317,8 +319,8 @@ class NightLog:
     def _ids(self) -> Iterator[Digests]:
         """Of each night."""
         for night in self.nights:
-            found = self._content(night.start, night.published - night.start - _CHECKSUM.size, night.link)
-            yield np.frombuffer(found[night.ids - night.start :], "<u8").astype(np.uint64).reshape(-1, 2)
+            whose = self._content(night.ids, night.published - night.ids - _CHECKSUM.size, night.link)
+            yield np.frombuffer(whose, "<u8").astype(np.uint64).reshape(-1, 2)
 
     def _bytes(self) -> int:
         return os.fstat(self._file.fileno()).st_size

@@ -47,9 +47,8 @@ NIGHTS = Format("dpgep-nights")
 # The part of the budget from which on a preparation has taken all that it may, and more would be wanted.
 _LARGE_PREPARATION = 0.45
 # Noise of sums so far is less than 2^62 steps of the grid. Multiples of it are added in two limbs, the lower of 2^32;
-# in one where that of a night has deviations below 2^51, so that it stays below 2^56.
-_NOISE_BITS, _HALF_BITS = 62, 32
-_ONE_LIMB_BITS, _ONE_LIMB_SCALE = 56, 1 << 51
+# in one where it is below 2^56.
+_NOISE_BITS, _HALF_BITS, _ONE_LIMB_BITS = 62, 32, 56
 # Nights that are compared with those before: whole weeks. A morning has this chance of naming a column for nothing.
 _WINDOW, _FALSE_ALARMS = 28, 1e-3
 # Of a column's deviation, or of its mean square: what may change without a word.
@@ -133,10 +132,6 @@ class Register:
     def layout(self) -> MomentLayout:
         """Of what is published."""
         return layout_of(self.model, self.facts, self.preprocessing)
-
-    @cached_property
-    def _one_limb(self) -> bool:
-        return max(self.noise.diagonal, self.noise.sums, self.noise.counts) < _ONE_LIMB_SCALE
 
     @cached_property
     def size(self) -> int:
@@ -225,7 +220,7 @@ class Register:
         sums = exact << FACTOR_BITS
         noisy = self._noisy(sums[0] - self._carried(log, number), sums[1], log.stream(exact))
         noise = noisy[0] - sums[0] + ((noisy[1] - sums[1]) << LOW_BITS)
-        if max(noise.max(initial=0), -noise.min(initial=0)) >> (_ONE_LIMB_BITS if self._one_limb else _NOISE_BITS):
+        if not _is_below(_NOISE_BITS, noise):
             raise ValueError("the noise of all nights together is more than the file can hold: begin another")
         unit = -2 * self.noise.bits - self.noise.weight_bits
         published = np.ldexp(noisy[1] * 2.0**LOW_BITS + noisy[0], unit)
@@ -249,7 +244,7 @@ class Register:
         for k, step in self.factor.steps.items():
             if 0 < k < number:
                 before = log.noise(number - k)
-                if self._one_limb:
+                if _is_below(_ONE_LIMB_BITS, before):
                     low += step * before
                 else:
                     low += step * (before & (1 << _HALF_BITS) - 1)
@@ -557,6 +552,11 @@ def _packed(second: NDArray[Any], sums: NDArray[Any], counts: NDArray[Any]) -> N
     d = second.shape[-1]
     triangles = np.take(second.reshape(-1, d * d), _upper(d), axis=1)
     return np.concatenate([triangles.ravel(), sums.ravel(), counts.ravel()])
+
+
+def _is_below(bits: int, noise: NDArray[np.int64]) -> bool:
+    """Whether all are, in magnitude, below 2^bits."""
+    return -(1 << bits) < int(noise.min(initial=0)) and int(noise.max(initial=0)) < 1 << bits
 
 
 def _carry(low: NDArray[np.int64], high: NDArray[np.int64]) -> None:
