@@ -439,6 +439,20 @@ def test_damage_of_a_night_that_was_seen_is_refused(path: Path) -> None:
             dpgep.Nights(path, **TERMS)  # it does not begin again
 
 
+def test_what_was_not_begun_to_the_end_is_begun_again(path: Path) -> None:
+    """Its head is forced to the disk first, so that what is larger and has none is damaged."""
+    dpgep.Nights(path, **TERMS).add(rows_of(0), night="0")
+    with opened(path) as log:
+        begun = path.read_bytes()[:16] + bytes(8) + path.read_bytes()[24 : log._states[1]]
+    torn = [bytes(48), *(begun[:size] for size in (0, 10, 30, 48, 300)), begun[:48] + bytes(len(begun) - 48), begun]
+    for content in torn:
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match="holds no nights yet"):
+            dpgep.Nights(path)
+        dpgep.Nights(path, **TERMS).add(rows_of(0), night="0")
+        assert dpgep.Nights(path).labels == ("0",)
+
+
 @pytest.mark.parametrize("keep", [2, 3])
 def test_a_copy_that_nights_overtook_is_refused(path: Path, keep: int) -> None:
     """Its next night would subtract noise of a later one: of what both publish, exact sums were left."""
@@ -673,7 +687,7 @@ def test_nights_without_drift_are_named_once_in_a_thousand_mornings(path: Path, 
     for _ in range(1500):
         drawn = rng.standard_normal((last, len(scales))) * scales
         so_far = {k: (10 * k, 10 * k * exact + w @ drawn[:k]) for k, w in weights.items()} | {0: (0, np.zeros(1))}
-        alarms += bool(register.drifted(mock.Mock(last=lambda: last, so_far=so_far.__getitem__)))
+        alarms += bool(register.drifted(mock.Mock(nights=range(last), so_far=so_far.__getitem__)))
     assert alarms <= 15
 
 

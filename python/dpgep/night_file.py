@@ -216,10 +216,6 @@ class NightLog:
     def _acknowledge(self) -> None:
         self._write(len(_MAGIC), _ACKNOWLEDGED.pack(len(self.nights) + 1))
 
-    def last(self) -> int:
-        """How many nights there are."""
-        return len(self.nights)
-
     def number(self, label: str) -> int | None:
         """That of a night; None where there is none of this label."""
         return self.labels.index(label) + 1 if label in self.labels else None

@@ -151,7 +151,7 @@ class Register:
 
     def drifted(self, log: NightLog) -> str:
         """In what the last four weeks differ from all nights before, by what was published alone."""
-        if (last := log.last()) < 2 * _WINDOW:
+        if (last := len(log.nights)) < 2 * _WINDOW:
             return ""
         deviations = self.drift(log, last)
         moved = np.flatnonzero(deviations > _many(len(deviations)))
@@ -202,7 +202,7 @@ class Register:
         The noise follows from the file's secret and from exact sums up to each night: who adds the same nights to a
         copy of the file publishes the same numbers.
         """
-        number, ids = log.last() + 1, []
+        number, ids = len(log.nights) + 1, []
         if moments._identities is not None:
             ids = moments._identities._parts
             Identities([*log.somebody(), *(part[:1] for part in ids)])  # raises where ids are of several types
@@ -430,7 +430,7 @@ class Nights:
                     moments = register.moments(log)
                     moments.update(X, y, *others, person=person, weights=weights)
                     register.add(log, night, moments)
-                found = register.release(log, 1, log.last(), "all nights so far")
+                found = register.release(log, 1, len(log.nights), "all nights so far")
                 drifted = register.drifted(log)
         if drifted:  # once the night is on the disk, where warnings are errors
             differ = f"the last {_WINDOW} nights differ from those before"
@@ -443,11 +443,11 @@ class Nights:
             register = self._register(log)
             numbers = (
                 1 if first is None else log.number(first),
-                log.last() if last is None else log.number(last),
+                len(log.nights) if last is None else log.number(last),
             )
             start, end = (found or 0 for found in numbers)
             if not 1 <= start <= end:
-                raise ValueError(f"no nights from {first!r} to {last!r}: there are {log.last()}, see labels")
+                raise ValueError(f"no nights from {first!r} to {last!r}: there are {len(log.nights)}, see labels")
             return register.release(log, start, end, "all nights so far" if first is last is None else "some nights")
 
     @property
