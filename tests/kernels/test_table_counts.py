@@ -78,7 +78,9 @@ def plainly(rows: Any, weights: Any = 1) -> list[Any]:
 
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
-@pytest.mark.parametrize(("n", "d"), [(0, 3), (1, 1), (7, 8), (1100, 3), (50, 64), (3, 131), (21000, 70)])
+@pytest.mark.parametrize(
+    ("n", "d"), [(0, 3), (1, 1), (7, 8), (1100, 3), (50, 64), (3, 131), (3, 530), (33000, 2), (21000, 70)]
+)
 @pytest.mark.parametrize("missing", [False, True])
 def test_kernels_agree_with_the_reference_for_any_threads_and_variant(
     dtype: str, n: int, d: int, missing: bool
@@ -93,7 +95,7 @@ def test_kernels_agree_with_the_reference_for_any_threads_and_variant(
                 np.testing.assert_array_equal(each, plain, err_msg=name)
 
 
-@pytest.mark.parametrize(("n", "d"), [(0, 3), (7, 8), (1100, 3), (3, 131), (21000, 70)])
+@pytest.mark.parametrize(("n", "d"), [(0, 3), (7, 8), (1100, 3), (3, 131), (3, 530), (33000, 2), (21000, 70)])
 @pytest.mark.parametrize("missing", [False, True])
 def test_rows_count_as_often_as_they_weigh(n: int, d: int, missing: bool) -> None:
     rows = table("f8", n, d, missing=missing)

@@ -398,6 +398,15 @@ def test_explained_shares_lie_in_their_intervals(standardize: bool) -> None:
     assert abs(np.mean(found)) < 5 * np.std(found) / math.sqrt(80)  # the noise does not lift them
 
 
+@pytest.mark.parametrize("seed", [0, 5, 7])
+def test_partial_correlations_where_no_covariance_before_the_clipping_is_possible(seed: int) -> None:
+    """Without a warning of an overflow."""
+    rng = np.random.default_rng(seed)
+    rows = np.exp(rng.standard_normal((300, 8)) @ rng.standard_normal((8, 8)))
+    found = released(rows, seed=seed, bound="auto", epsilon=0.05).partial_correlation()
+    assert ((found.low <= found.values) & (found.values <= found.high)).all()
+
+
 def test_of_what_noise_hides_any_share_may_be_explained() -> None:
     rng = np.random.default_rng(0)
     release = released(rng.standard_normal((200, 4)), bound=8.0, epsilon=0.1)

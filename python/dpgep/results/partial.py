@@ -131,8 +131,8 @@ def _partial_correlations(
 
 
 def _partial(inverse: Matrix) -> Matrix:
-    """-G_ij/sqrt(G_ii G_jj), and 1."""
-    scale = np.sqrt(np.maximum(np.diagonal(inverse), np.finfo(float).tiny))
+    """-G_ij/sqrt(G_ii G_jj), and 1; at the ends where G is not positive."""
+    scale = np.sqrt(np.maximum(np.diagonal(inverse), 1e-150))
     values: Matrix = np.clip(-(inverse + inverse.T) / (2 * np.outer(scale, scale)), -1.0, 1.0)
     np.fill_diagonal(values, 1.0)
     return values
