@@ -124,3 +124,15 @@ def test_noise_makes_instruments_weak_and_the_first_stage_counts_it() -> None:
 def test_what_cannot_be_answered_is_refused(y: str, on: list[str], instruments: list[str], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         released(people(100, np.random.default_rng(1))).instrumental(y, on, instruments)
+
+
+@pytest.mark.parametrize("seed", [24, 26])
+def test_instruments_that_noise_hides_from_before_the_clipping_are_no_error(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows = np.exp(rng.standard_normal((300, 3)) @ rng.standard_normal((3, 3)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dpgep.PrivacyWarning)
+        warnings.simplefilter("ignore", dpgep.AccuracyWarning)
+        found = dpgep.release(rows, epsilon=0.02, delta=1e-6, seed=seed).instrumental(0, [1], [2])
+    ((low, high),) = found.intervals()
+    assert low < found.coefficients[0] < high

@@ -181,8 +181,10 @@ class _TwoStages:
 
     @cached_property
     def noise_share(self) -> float:
-        """The largest eigenvalue of T_xx^-1 B_xx."""
+        """The largest eigenvalue of T_xx^-1 B_xx; infinite where T_xx is not positive, so that x is not explained."""
         k = self.k
+        if np.linalg.eigvalsh(self.total[:k, :k])[0] <= 0:
+            return math.inf
         return float(scipy.linalg.eigh(self.added[:k, :k], self.total[:k, :k], eigvals_only=True)[-1])
 
     @cached_property
@@ -277,7 +279,7 @@ def _fitted(
     if noisy.clipping is not None:
         leading = np.linalg.eigh(known)[1][:, -1:]
         along = np.hstack([leading, leading * np.append(np.ones(d - 1), -1.0)[:, None]])
-        for other in (*noisy.clipping.hypotheses(along), noisy.clipping.covariance):  # the last: nothing was lost
+        for other in noisy.clipping.others(known, along):
             one = np.asarray(np.linalg.inv(other[given, given] + xi))
             two = np.asarray(np.linalg.inv(other[others, others] + xi_others))
             moved.append(to_units @ (_TwoStages.of(other, one, two, noisy, k, p).theta - fit.theta))
