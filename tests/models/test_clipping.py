@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import dpgep
-from dpgep.models.clipping import Clipping
+from dpgep.models.clipping import Clipping, clipping_reach
 from dpgep.models.model import Matrix
 from dpgep.models.moments import MomentNoise, ReleasedMoments
 from dpgep.models.preprocessing import unclipped
@@ -43,6 +43,18 @@ def test_what_was_there_lies_between_the_hypotheses(rng: np.random.Generator) ->
     np.testing.assert_array_equal(
         clipping.restricted(some).entries(), [each[np.ix_(some, some)] for each in (low, high)]
     )
+
+
+def test_answers_reach_as_far_as_twice_as_much_was_clipped() -> None:
+    """By hand: what is left is the identity, what was put back a fifth of it; nothing or two fifths may be right."""
+    after, restored = np.eye(3), 1.2 * np.eye(3)
+    clipping = Clipping(after, np.full(3, 1 - 1 / 1.2), 0.5, np.zeros(3), 1.0)
+    below, above = clipping_reach(clipping, np.array(1.2), restored, lambda other: other[0, 0])
+    assert (float(below), float(above)) == pytest.approx((0.5 * 0.2, 0.5 * 0.2))
+    # dependent tails have the signs of the leading direction, and those turned
+    below, above = clipping_reach(clipping, np.array(0.0), restored, lambda other: other[0, 2], np.array([1.0, 1, -1]))
+    assert below == above == pytest.approx(0.5 * 0.6 * 0.2)
+    assert not np.any(clipping_reach(None, np.ones(2), restored, np.diagonal))
 
 
 @pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")

@@ -9,8 +9,9 @@ in proportion to what is left), independent tails (M is diagonal), and tails tha
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,3 +98,18 @@ class Clipping(Shown):
     def widened(self, value: Matrix, low: Matrix, high: Matrix) -> tuple[Matrix, Matrix]:
         """(below, above) by which intervals about ``value`` are longer, as values lie from ``low`` to ``high``."""
         return self.doubt * np.maximum(value - low, 0.0), self.doubt * np.maximum(high - value, 0.0)
+
+
+def clipping_reach(
+    clipping: Clipping | None, value: Matrix, restored: Matrix, answer: Callable[..., Any], signs: Matrix | None = None
+) -> tuple[Matrix, Matrix]:
+    """(below, above) by which intervals about ``value`` are longer, as ``answer`` of `Clipping.others` is another.
+
+    Dependent tails are long along the leading direction of what was put back, and along that times ``signs``.
+    """
+    if clipping is None:
+        return np.zeros_like(value), np.zeros_like(value)
+    leading = np.linalg.eigh(restored)[1][:, -1:]
+    along = leading if signs is None else np.hstack([leading, leading * signs[:, None]])
+    answers = np.array([answer(other) for other in clipping.others(restored, along)])
+    return clipping.widened(value, answers.min(axis=0), answers.max(axis=0))

@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from statistics import NormalDist
 from typing import Any, ClassVar
 
@@ -28,7 +29,7 @@ from dpgep._checks import require_share
 from dpgep._optional import data_frame
 from dpgep._show import with_intervals
 from dpgep.methods.eigen import leading_first
-from dpgep.models.clipping import Clipping
+from dpgep.models.clipping import clipping_reach
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, standardization_of, total_mean
 from dpgep.models.pairwise import require_no_pairs
@@ -187,7 +188,9 @@ def _analysis(
     half = NormalDist().inv_cdf((1 + level) / 2) * np.sqrt(errors)
     recommended = int(np.cumprod(values[:n_components] > null.max(axis=0)).sum())
     half[:, recommended:] = np.inf  # noise may have made these dimensions
-    below, above = axes.reach(coordinates, covariance, noisy.clipping)
+    below, above = clipping_reach(
+        noisy.clipping, coordinates, covariance, partial(axes.of_others, coordinates, covariance)
+    )
     return CorrespondenceAnalysis(
         columns=names,
         numbers=release._labels_of(numbers),
@@ -261,17 +264,12 @@ class _Axes:
             errors[:, j] = _form_variances(moved, vector, variances) + inflated**2
         return errors
 
-    def reach(self, coordinates: Matrix, covariance: Matrix, clipping: Clipping | None) -> tuple[Matrix, Matrix]:
-        """How far below and above coordinates may lie for what clipping may have done to correlations."""
-        if clipping is None:
-            return np.zeros_like(coordinates), np.zeros_like(coordinates)
-        direction, variances = leading_first(clipping.covariance)[1][:, :1], np.maximum(np.diagonal(covariance), 0.0)
-        moved = [coordinates]
-        for other in clipping.others(covariance, direction):
-            ratios = np.sqrt(variances / np.maximum(np.diagonal(other), 1e-300))
-            found = self.coordinates(*self.leading(other * np.outer(ratios, ratios)), coordinates.shape[1])
-            moved.append(found * np.where(np.sum(found * coordinates, axis=0) < 0, -1.0, 1.0))
-        return clipping.widened(coordinates, np.min(moved, axis=0), np.max(moved, axis=0))
+    def of_others(self, coordinates: Matrix, covariance: Matrix, other: Matrix) -> Matrix:
+        """Coordinates for the correlations of another covariance, with the signs of these."""
+        variances = np.maximum(np.diagonal(covariance), 0.0)
+        ratios = np.sqrt(variances / np.maximum(np.diagonal(other), 1e-300))
+        found = self.coordinates(*self.leading(other * np.outer(ratios, ratios)), coordinates.shape[1])
+        return np.asarray(found * np.where(np.sum(found * coordinates, axis=0) < 0, -1.0, 1.0))
 
 
 def _form_variances(left: Matrix, right: Matrix, variances: Matrix) -> Matrix:

@@ -15,6 +15,7 @@ import numpy as np
 
 from dpgep._checks import require_count, require_one_of, require_share
 from dpgep._optional import data_frame
+from dpgep.models.clipping import clipping_reach
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, goe, standardization_of, total_mean
 from dpgep.models.pairwise import require_no_pairs
@@ -75,12 +76,11 @@ class Factors(Answer):
         truth = self.loadings @ self.factor_correlation @ self.loadings.T + np.diag(self.uniqueness)
         drawn = [self._refitted(_redrawn(released, truth, generator)) for _ in range(_DRAWS)]
         half = float(ndtri((1 + level) / 2)) * np.sqrt(np.mean((np.array(drawn) - self.loadings) ** 2, axis=0))
-        below = above = np.zeros_like(half)
-        if (clipping := released.clipping) is not None:
-            leading = np.linalg.eigh(clipping.covariance)[1][:, -1:]
-            before = (*clipping.hypotheses(leading), clipping.covariance)
-            moved = np.array([self.loadings, *(self._refitted(_standardized(each)) for each in before)])
-            below, above = clipping.widened(self.loadings, moved.min(axis=0), moved.max(axis=0))
+        mean = total_mean(released)
+        restored = released.second - np.outer(mean, mean)
+        below, above = clipping_reach(
+            released.clipping, self.loadings, restored, lambda each: self._refitted(_standardized(each))
+        )
         return np.stack([self.loadings - half - below, self.loadings + half + above], axis=-1)
 
     def _refitted(self, correlation: Matrix) -> Matrix:

@@ -23,6 +23,7 @@ from dpgep._optional import data_frame
 from dpgep._show import html_table, interval_picture, with_intervals
 from dpgep.errors import AccuracyWarning, warn
 from dpgep.methods.release import columns_are
+from dpgep.models.clipping import clipping_reach
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, mean_factor, total_mean
 from dpgep.models.pairwise import require_no_pairs
@@ -291,23 +292,18 @@ def _reach_of_clipping(
     For each that may have been there (`Clipping`), G^-1 and C_xy change as the covariance does. Dependent tails are
     long along the leading direction of the columns, y with either sign.
     """
-    if released.clipping is None:
-        return np.zeros((len(to_units), 2))
-    columns = np.array([*x, y])
-    part = released.restricted(columns)
-    clipping, mean = part.clipping, mean_factor(part)
-    assert clipping is not None
+    part = released.restricted(np.array([*x, y]))
+    mean = mean_factor(part)
     covariance = part.second - mean.T @ mean
-    leading = np.linalg.eigh(covariance)[1][:, -1:]
-    along = np.hstack([leading, leading * np.append(np.ones(len(x)), -1.0)[:, None]])
-    moved = [np.zeros(len(to_units))]
-    for other in clipping.others(covariance, along):
+
+    def moved(other: Matrix) -> Matrix:
         change = other - covariance
         inverse = np.linalg.inv(fit.inverse) + basis.T @ change[:-1, :-1] @ basis
         b = np.linalg.lstsq(inverse, np.linalg.solve(fit.inverse, fit.b) + basis.T @ change[:-1, -1], rcond=None)[0]
-        moved.append(to_units @ np.append(-fit.mean @ (b - fit.b), b - fit.b))
-    zero = np.zeros(len(to_units))
-    return np.column_stack(clipping.widened(zero, np.min(moved, axis=0), np.max(moved, axis=0)))
+        return np.asarray(to_units @ np.append(-fit.mean @ (b - fit.b), b - fit.b))
+
+    signs = np.append(np.ones(len(x)), -1.0)
+    return np.column_stack(clipping_reach(part.clipping, np.zeros(len(to_units)), covariance, moved, signs))
 
 
 @dataclass(frozen=True, eq=False)

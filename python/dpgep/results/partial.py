@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from dpgep._checks import require_count, require_non_negative
 from dpgep._optional import data_frame, import_extra
 from dpgep.errors import AccuracyWarning, warn
+from dpgep.models.clipping import clipping_reach
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, correlation_form_variance, standardization_of, total_mean
 from dpgep.models.pairwise import require_no_pairs
@@ -119,12 +120,10 @@ def _partial_correlations(
 
     freedom = max(released.n - max(d - 2, 0), 1.0)
     low, high = not_rejected(values, np.maximum(of_noise, 0.0), of_people, freedom, level)
-    if released.clipping is not None:
-        clipping, leading = released.clipping, np.linalg.eigh(covariance)[1][:, -1:]
-        before = np.stack([covariance, *clipping.others(covariance, leading)])
-        others = np.stack([_partial(inverse) for inverse in np.linalg.inv(before + xi)])
-        below, above = clipping.widened(values, others.min(axis=0), others.max(axis=0))
-        low, high = np.maximum(low - below, -1.0), np.minimum(high + above, 1.0)
+    below, above = clipping_reach(
+        released.clipping, values, covariance, lambda other: _partial(np.asarray(np.linalg.inv(other + xi)))
+    )
+    low, high = np.maximum(low - below, -1.0), np.minimum(high + above, 1.0)
     np.fill_diagonal(low, 1.0)
     np.fill_diagonal(high, 1.0)
     return values, low, high

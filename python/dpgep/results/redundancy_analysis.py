@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep._checks import require_count, require_flag
+from dpgep.models.clipping import clipping_reach
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, standardization_of, total_mean
 from dpgep.models.pairwise import require_no_pairs
@@ -156,13 +157,12 @@ def _explained(
     longer = 1.0 if released.clipping is None else released.clipping.people
     spread = moved @ covariance
     variance += 2 * longer * max(float(np.sum(spread * spread.T)), 0.0) / released.n
-    half, below, above = NormalDist().inv_cdf((1 + level) / 2) * math.sqrt(variance), 0.0, 0.0
-    if (clipping := released.clipping) is not None:
-        leading = np.linalg.eigh(covariance)[1][:, -1:]
-        leading = np.hstack([leading, leading * np.repeat([1.0, -1.0], [p, q])[:, None]])
-        before = clipping.others(covariance, leading)
-        others = [share, *(shares(np.asarray(np.linalg.inv(each[p:, p:] + xi)), each)[0] for each in before)]
-        below, above = (float(each) for each in clipping.widened(*map(np.array, (share, min(others), max(others)))))
+    half, signs = NormalDist().inv_cdf((1 + level) / 2) * math.sqrt(variance), np.repeat([1.0, -1.0], [p, q])
+
+    def moved_share(other: Matrix) -> float:
+        return shares(np.asarray(np.linalg.inv(other[p:, p:] + xi)), other)[0]
+
+    below, above = map(float, clipping_reach(released.clipping, np.array(share), covariance, moved_share, signs))
     return share, max(share - half - below, 0.0), min(share + half + above, 1.0)
 
 

@@ -22,6 +22,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from dpgep.errors import AccuracyWarning, warn
+from dpgep.models.clipping import clipping_reach
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, total_mean
 from dpgep.models.pairwise import require_no_pairs
@@ -267,22 +268,19 @@ def _fitted(
     """The two stages, and (p + 1, 2), how far theta may lie below and above for what clipping did."""
     mean, d = total_mean(noisy), len(features)
     known = noisy.second - np.outer(mean, mean)
-    covariance, zero = known + noisy.noise.sums**2 * np.eye(d), np.zeros((0, 0))
+    covariance, none = known + noisy.noise.sums**2 * np.eye(d), np.zeros((0, 0))
     given, others = slice(k, d - 1), slice(k, p)
 
     def inverse(part: slice) -> tuple[Matrix, Matrix]:
         q, m = features[part], mean[part]
-        return inverse_of_noisy(covariance[part, part], m, noisy, q, np.eye(len(q)), names) if len(q) else (zero, zero)
+        return inverse_of_noisy(covariance[part, part], m, noisy, q, np.eye(len(q)), names) if len(q) else (none, none)
 
     (of_given, xi), (of_others, xi_others) = inverse(given), inverse(others)
-    fit, moved = _TwoStages.of(covariance, of_given, of_others, noisy, k, p), [np.zeros(p + 1)]
-    if noisy.clipping is not None:
-        leading = np.linalg.eigh(known)[1][:, -1:]
-        along = np.hstack([leading, leading * np.append(np.ones(d - 1), -1.0)[:, None]])
-        for other in noisy.clipping.others(known, along):
-            one = np.asarray(np.linalg.inv(other[given, given] + xi))
-            two = np.asarray(np.linalg.inv(other[others, others] + xi_others))
-            moved.append(to_units @ (_TwoStages.of(other, one, two, noisy, k, p).theta - fit.theta))
-        low, high = np.min(moved, axis=0), np.max(moved, axis=0)
-        return fit, np.column_stack(noisy.clipping.widened(np.zeros(p + 1), low, high))
-    return fit, np.zeros((p + 1, 2))
+    fit, zero = _TwoStages.of(covariance, of_given, of_others, noisy, k, p), np.zeros(p + 1)
+
+    def moved(other: Matrix) -> Matrix:
+        one = np.asarray(np.linalg.inv(other[given, given] + xi))
+        two = np.asarray(np.linalg.inv(other[others, others] + xi_others))
+        return np.asarray(to_units @ (_TwoStages.of(other, one, two, noisy, k, p).theta - fit.theta))
+
+    return fit, np.column_stack(clipping_reach(noisy.clipping, zero, known, moved, np.append(np.ones(d - 1), -1.0)))
