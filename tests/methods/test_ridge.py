@@ -13,7 +13,7 @@ from conftest import Matrix, solve_seeded, unit_rows
 
 import dpgep
 from dpgep.methods.eigen import solve_pair
-from dpgep.methods.ridge import MOST_FEATURES, MULTIPLES, chosen_ridge, estimated_errors, public_ridge, released_ridge
+from dpgep.methods.ridge import MOST_FEATURES, MULTIPLES, Repeats, public_ridge, released_ridge
 from dpgep.models import CcaModel, FdaModel, GepModel, ReleasedMatrices
 from dpgep.models.moments import MomentNoise, ReleasedMoments, goe
 from dpgep.models.null import (
@@ -47,7 +47,7 @@ def choose(given: ReleasedMatrices, k: int = 1) -> float:
     model = GepModel(len(given.a))
     level = model.noisy(given).noise_of_b
     assert level is not None
-    return chosen_ridge(model.noisy(given), k, level).regularization / level
+    return Repeats.of(model.noisy(given), k).chosen(level).regularization / level
 
 
 # --- the choice ---
@@ -149,7 +149,7 @@ def test_without_noise_the_error_is_the_bias(rng: np.random.Generator) -> None:
     """Against a direct computation: the solution with the ridge and the one without, in the norm of B."""
     b, a = pair_with_spectrum(np.geomspace(0.1, 10, D), rng)
     tiny = released(b, a, 1e-9)
-    for xi, found in zip([0.1, 1.0], estimated_errors(GepModel(D).noisy(tiny), 1, [0.1, 1.0]), strict=True):
+    for xi, found in zip([0.1, 1.0], Repeats.of(GepModel(D).noisy(tiny), 1).errors(np.array([0.1, 1.0])), strict=True):
         right, biased = (
             solve_pair(a.copy(), b.copy(), regularization=ridge, rounding=0.0).vectors[:, 0] for ridge in (0.0, xi)
         )
@@ -173,7 +173,7 @@ def test_the_estimate_is_near_the_truth(rng: np.random.Generator) -> None:
         assert draw.b is not None
         v = solve_pair(draw.a, draw.b, regularization=xi, rounding=0.0).vectors[:, 0]
         errors.append(1 - (right @ b @ v) ** 2 / ((right @ b @ right) * (v @ b @ v)))
-    (estimate,) = estimated_errors(GepModel(D).noisy(released(b, a, noise, 1000)), 1, [xi])
+    (estimate,) = Repeats.of(GepModel(D).noisy(released(b, a, noise, 1000)), 1).errors(np.array([xi]))
     assert 0.5 < estimate.subspace_error / np.mean(errors) < 2
 
 
@@ -189,7 +189,7 @@ def test_the_order_of_solutions_that_noise_hides_is_not_taken_for_known() -> Non
     known, judged = [], []
     for seed in range(8):
         noisy = GepModel(D).noisy(released(np.diag(values), a, 0.01, seed))
-        known.append(estimated_errors(noisy, 1, [1.0])[0].error[0])
+        known.append(Repeats.of(noisy, 1).errors(np.ones(1))[0].error[0])
         found = released_ridge(noisy, 1, 0.05, 1.0, sparse=False)[1]
         assert found is not None
         judged.append(found.error[0])
@@ -199,7 +199,7 @@ def test_the_order_of_solutions_that_noise_hides_is_not_taken_for_known() -> Non
 
 def test_a_b_of_low_rank_is_no_reason_to_fail(rng: np.random.Generator) -> None:
     given = replace(released(np.eye(3), np.eye(3), 0.5), b=-np.eye(3))
-    for found in estimated_errors(GepModel(3).noisy(given), 3, [0.0, 1.0]):
+    for found in Repeats.of(GepModel(3).noisy(given), 3).errors(np.array([0.0, 1.0])):
         assert np.isfinite(found.error).all()
         assert (found.error <= 1 + 1e-9).all()
 

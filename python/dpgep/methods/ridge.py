@@ -10,7 +10,6 @@ neighbouring eigenvalues may be nearer, or in another order. All of it is post-p
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -71,31 +70,17 @@ def released_ridge(
     """The ridge of a released pair with a noisy B, given or chosen, and the errors it leaves; if sparse, public."""
     if sparse or noise_level == 0:
         return public_ridge(noise_level) if given is None else given, None
-    repeats = _Repeats.of(noisy, n_components)
+    repeats = Repeats.of(noisy, n_components)
     xi = repeats.chosen(noise_level).regularization if given is None else given
     return xi, repeats.judged(xi)
 
 
-def chosen_ridge(noisy: NoisyPencil, n_components: int, noise_level: float) -> Ridge:
-    """The multiple of the noise level of B, among ``MULTIPLES``, whose estimated error of the span is least.
-
-    Of those within the factor ``TIE`` of the least error, the one nearest to the noise level itself. Where K components
-    are the whole space, the sum of their errors counts. Leaves ``noisy`` as it is.
-    """
-    return _Repeats.of(noisy, n_components).chosen(noise_level)
-
-
-def estimated_errors(noisy: NoisyPencil, n_components: int, regularizations: Sequence[float] | Matrix) -> list[Ridge]:
-    """Errors that the leading solutions have with each xi, estimated by repeating the release.
-
-    A model of many features is thinned out to about ``MOST_FEATURES`` of a kind, and K to what is left.
-    """
-    return _Repeats.of(noisy, n_components).errors(np.asarray(regularizations, dtype=np.float64))
-
-
 @dataclass(frozen=True, eq=False)
-class _Repeats:
-    """A supposed truth, its K + 1 leading solutions in the norm of B, and repeated releases of it."""
+class Repeats:
+    """A supposed truth, its K + 1 leading solutions in the norm of B, and repeated releases of it.
+
+    Of many features, thinned out to about ``MOST_FEATURES`` of a kind, and K to what is left.
+    """
 
     truth: MatrixPencil
     root: Matrix  # R with R^T R = B
@@ -104,7 +89,7 @@ class _Repeats:
     k: int
 
     @classmethod
-    def of(cls, noisy: NoisyPencil, n_components: int) -> _Repeats:
+    def of(cls, noisy: NoisyPencil, n_components: int) -> Repeats:
         truth = noisy.plausible_truth(MOST_FEATURES)
         pair = truth.pair()
         d = len(pair.a)
@@ -115,12 +100,16 @@ class _Repeats:
         return cls(pair, root, right, truth.noisy_pair(np.random.default_rng(_SEED), draws), k)
 
     def errors(self, xis: Matrix) -> list[Ridge]:
-        """The truth's gaps between eigenvalues count as known."""
+        """Of the leading solutions with each xi, where the truth's gaps between eigenvalues count as known."""
         found = squared_sines(self.right[:, : self.k], _solutions(self.noisy, self.k, xis, self.root)).mean(axis=0)
         return [Ridge(float(xi), error[1:], float(error[0])) for xi, error in zip(xis, found, strict=True)]
 
     def chosen(self, noise_level: float) -> Ridge:
-        """See `chosen_ridge`."""
+        """The multiple of the noise level of B, among ``MULTIPLES``, whose error of the span is least.
+
+        Of those within the factor ``TIE`` of the least, the one nearest to the noise level itself. Where K components
+        are the whole space, the sum of their errors counts.
+        """
         ridges = self.errors(noise_level * np.array(MULTIPLES))
         errors = np.array([ridge.subspace_error for ridge in ridges])
         if errors.max() < _DEPENDENT:
