@@ -598,7 +598,7 @@ def test_a_disk_that_is_full_leaves_a_part_of_a_line(path: Path, monkeypatch: py
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(budget_file, "_write", part)
+        patch.setattr(budget_file, "write_all", part)
         with pytest.raises(PrivacyBudgetError, match="No space left on device"):
             spend(budget, 0.5)
     assert len(path.read_bytes()) == len(before) + 40
