@@ -141,10 +141,6 @@ class Run:
         self._facts = problem.facts
         return location_and_scale(_stages(problem, self._ledger, self._stream), problem.auto, problem.model)
 
-    def judge_scales(self, released: ReleasedMoments) -> None:
-        """Take for sure what released moments show of the scales."""
-        self.preprocessing = None if self.preprocessing is None else self.preprocessing.shown_by(released)
-
     def warn_of_counted(self, result: object) -> None:
         """Warn of a large delta if the number of people became public only by reading."""
         if self._known_n is None:
@@ -331,8 +327,7 @@ def solve(
         result = chosen.run(curator, k, settings)
     name = result.method or method
     kept = result.moments if name == "release" else None
-    if kept is not None:
-        run.judge_scales(kept)
+    asked = None if kept is None else _release(problem, run, kept)
     solution = solution_of(
         result,
         run.report,
@@ -340,7 +335,7 @@ def solve(
         name,
         passes=run.passes,
         preprocessing=run.preprocessing,
-        release=None if kept is None else _release(problem, run, kept),
+        release=asked,
     )
     run.warn_of_counted(solution)
     warn_of_accuracy(result, solution)
@@ -427,7 +422,9 @@ def score_density(
 
 
 def _release(problem: Any, run: Run, noisy: ReleasedMoments) -> Release:
-    """What a run released about the people of a problem."""
+    """What a run released about the people of a problem, which shows scales that it had bought."""
+    if run.preprocessing is not None:
+        run.preprocessing = run.preprocessing.shown_by(noisy)
     population = problem.population_id if problem.dataset is None else problem.dataset.people.name
     return Release(problem.model, run.report, noisy, frozenset([population]), run.preprocessing)
 
@@ -589,7 +586,6 @@ def _moments(problem: Problem, start: Callable[[], Run]) -> Release:
     with run.reserved():
         noisy = run.curator(Curator, scaled=True).answer(MomentQuery())
     assert isinstance(noisy, ReleasedMoments)
-    run.judge_scales(noisy)
     found = _release(problem, run, noisy)
     run.warn_of_counted(found)
     warn_of_scales(run.preprocessing, problem.model.feature_names, found)

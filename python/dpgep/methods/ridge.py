@@ -134,13 +134,7 @@ class Repeats:
         steps = supposed - values + shakes * np.sqrt(np.diagonal(variances))
         order = np.argsort(-(values + steps), axis=-1, kind="stable")[:, : self.k]
         right = np.swapaxes(self.right.T[order], -1, -2)[:, None]
-        low_rank = self.noisy.low_rank
-        if low_rank is not None:
-            factors, weights = low_rank
-            more = np.broadcast_to(duals.T, (len(steps), *duals.T.shape))
-            weights = np.broadcast_to(weights, factors.shape[:-1])
-            low_rank = np.concatenate([factors, more], axis=-2), np.concatenate([weights, steps], axis=-1)
-        shaken = replace(self.noisy, a=self.noisy.a + (duals * steps[:, None]) @ duals.T, low_rank=low_rank)
+        shaken = replace(self.noisy, a=self.noisy.a + (duals * steps[:, None]) @ duals.T, low_rank=None)
         error = squared_sines(right, _solutions(shaken, order.shape[1], np.array([xi]), self.root)).mean(axis=0)[0]
         return Ridge(xi, error[1:], float(error[0]))
 
