@@ -759,9 +759,10 @@ def test_wrong_scales_are_said() -> None:
 
 @pytest.mark.filterwarnings("ignore::dpgep.PrivacyWarning")
 def test_scales_that_released_moments_show_are_not_called_unsure() -> None:
-    """With seeds: bought variances alone leave a fifth of such tables with unsure columns, moments 2 in 100.
+    """Bought variances alone leave a sixth of such tables with unsure columns, moments 2 in 100.
 
-    60 tables: with 2 % each, 8 or more have a probability of 3e-5; with the former 18 %, less than 8 one of 0.1.
+    Seeds are fixed. Were they not, 5 or more of 60 would have a probability of 0.7 % with 2 % each, and less than 5 one
+    of 2 % with a sixth.
     """
     named = 0
     for seed in range(60):
