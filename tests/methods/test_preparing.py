@@ -789,6 +789,21 @@ def test_released_moments_show_scales_and_locations() -> None:
     assert dpgep.solve(mixed, epsilon=10.0, delta=1e-6).preprocessing.unsure == (1, 2, 3)
     few = dpgep.release(rows[:40], preprocessing=preparing, epsilon=1.0, delta=1e-6).preprocessing
     assert few.unsure == (0, 1, 2, 3)
+    unseen = replace(preparing, unseen=(0,))
+    assert dpgep.release(rows, preprocessing=unseen, epsilon=3.0, delta=1e-6).preprocessing.unsure == (0, 1, 2, 3)
+    assert unseen.restricted(np.array([2, 0])).unseen == (1,)
+
+
+@pytest.mark.filterwarnings("ignore::dpgep.PrivacyWarning", "ignore::dpgep.AccuracyWarning")
+def test_moments_show_no_scales_of_columns_whose_people_were_not_seen() -> None:
+    """Entries that are cut off at a wrong scale may have released variances of about 1, too. With seeds."""
+    auto = AutoPreprocessing(precondition="columns")
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        x = np.where(rng.random((1000, 4)) < 0.3, 100.0, 1.0) * rng.standard_normal((1000, 4))
+        found = dpgep.release(x, epsilon=0.3, delta=1e-6, seed=seed, preprocessing=auto).preprocessing
+        wrong = np.abs(np.log(found.scale / x.std(axis=0))) > math.log(3)
+        assert set(np.flatnonzero(wrong)) <= set(found.unsure)
 
 
 def test_a_scale_that_the_budget_does_not_show_is_named() -> None:

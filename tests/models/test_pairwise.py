@@ -438,3 +438,12 @@ def test_a_map_of_columns_is_of_no_pairs() -> None:
     x = with_holes(20_000)[1]
     bought = dpgep.solve(dpgep.cca(x[:, :2], x[:, 2:], **BOUGHT), mu=20.0, n_components=1)
     assert bought.preprocessing.linear is None
+
+
+@pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")
+def test_few_people_of_whom_noise_leaves_a_negative_number_are_some() -> None:
+    for seed in range(20):
+        found = dpgep.release(with_holes(40)[1], epsilon=0.001, delta=1e-6, adjacency="add-remove", seed=seed, **BOUGHT)
+        described, covariance = found.describe(), found.covariance()
+        assert described.n_people > 0
+        assert (covariance.low <= covariance.high).all()

@@ -1,6 +1,7 @@
 """Partial correlations, graphs, factors and paths of a release: without noise those of other libraries."""
 
 import math
+import pickle
 import warnings
 from typing import Any
 
@@ -260,6 +261,9 @@ def test_steps_come_back_in_the_order_in_which_they_were_asked_for() -> None:
         for row, step in zip(both.coefficients, both.steps, strict=True):
             alone = release.regression_path(0, by=by, steps=[step]).coefficients[0]
             np.testing.assert_allclose(row, alone, atol=1e-4)
+    table = np.column_stack([np.full(300, 7.0), np.random.default_rng(0).standard_normal((300, 2))])
+    constant = released(table, bound="auto", epsilon=math.inf, delta=None)
+    assert not constant.regression_path(0).coefficients.any()
 
 
 def test_what_cannot_be_answered_is_refused() -> None:
@@ -418,6 +422,10 @@ def test_of_what_noise_hides_any_share_may_be_explained() -> None:
     for standardize in (False, True):  # no warning of an overflow, where noise leaves no variance
         found = nothing.redundancy([0], [2, 3], standardize=standardize)
         assert (found.explained_low, found.explained_high) == (0.0, 1.0)
+    table = np.column_stack([np.full(40, 7.0), np.random.default_rng(380).standard_normal((40, 3))[:, 1:]])
+    center = dpgep.AutoPreprocessing(missing="center", precondition="columns")
+    few = released(table, seed=181, bound="auto", preprocessing=center, epsilon=0.001)
+    assert 0 <= few.redundancy([0], [1, 2]).explained <= 1
     with pytest.raises(ValueError, match="level"):
         release.redundancy([0, 1], [2, 3], level=1.0)
 
@@ -432,7 +440,7 @@ def test_redundancy_with_noise_and_categories() -> None:
     assert truth.predictors == ("place=y", "place=z")
     means = people.groupby("place", observed=True)[["a", "b"]].transform("mean").var(ddof=0)
     assert truth.eigenvalues.sum() == pytest.approx(means.sum(), rel=1e-8)
-    low, high = found.intervals().eigenvalues[0]
+    low, high = pickle.loads(pickle.dumps(found)).intervals().eigenvalues[0]
     assert low < truth.eigenvalues[0] < high < 2 * truth.eigenvalues[0]
     assert "explained" in repr(found)
     assert "in groups" not in repr(found)

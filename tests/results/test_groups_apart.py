@@ -1,6 +1,7 @@
 """Questions about groups of a release: without noise those of other libraries, with it tests that keep their level."""
 
 import math
+import pickle
 import re
 import warnings
 from typing import Any
@@ -288,6 +289,8 @@ def test_directions_are_printed_and_tables() -> None:
         assert list(answer.to_frame().index) == list(answer.names)
         assert answer.privacy == release.report
         assert all(len(line) < 120 for line in repr(answer).splitlines() if "privacy" not in line)
+        copy = pickle.loads(pickle.dumps(answer))
+        np.testing.assert_array_equal(copy.intervals().eigenvalues, answer.intervals().eigenvalues)
     assert "variance lost" in repr(answer)
     assert answer.intervals().eigenvalues.shape == (1, 2)
 

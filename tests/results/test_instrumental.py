@@ -124,6 +124,10 @@ def test_noise_makes_instruments_weak_and_the_first_stage_counts_it() -> None:
 def test_what_cannot_be_answered_is_refused(y: str, on: list[str], instruments: list[str], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         released(people(100, np.random.default_rng(1))).instrumental(y, on, instruments)
+    if y == "y" and instruments == ["w"]:
+        constant = people(100, np.random.default_rng(1)).assign(x=7.0)
+        with pytest.raises(ValueError, match="explain nothing of a column"):
+            released(constant).instrumental("y", ["x"], ["z0"])
 
 
 @pytest.mark.parametrize("seed", [24, 26])

@@ -251,12 +251,9 @@ class _Estimator:
         scale = np.maximum(interval.half * spread, _LEAST_SCALE)
         shows = np.where(found.looked, *_SHOWS)
         shows[[int(j) for j in ranges]] = _SHOWS_IN_PUBLIC
-        known = (
-            found.seen
-            & ~found.narrow
-            & (variance >= np.maximum(shows * noise, _LEAST_SPREAD**2))
-            & ~(found.looked & (square > _AT_ENDS) & (sums.deviation > _MISLEADING * n))
-        )
+        at_ends = found.looked & (square > _AT_ENDS) & (sums.deviation > _MISLEADING * n)
+        holds = found.seen & ~found.narrow & ~at_ends
+        known = holds & (variance >= np.maximum(shows * noise, _LEAST_SPREAD**2))
         known |= scale <= _FACTOR * found.least_spread
         known[self._indicators] = True  # of a rare one only that is unknown: how much less it varies than it may
         if self._auto.quartiles is not None:
@@ -271,6 +268,7 @@ class _Estimator:
             missing=self._missing,
             variance_error=noise / spread**2,
             unsure=unsure,
+            unseen=tuple(j for j in unsure if not holds[j]),
             n_present=n if self._auto.missing == "center" else None,
             magnitudes=found.magnitudes,
             places=found.places,

@@ -277,6 +277,7 @@ def paired(moments: ReleasedMoments) -> ReleasedMoments:
     """Moments of values pair by pair, the covariance projected, from those of values and marks; others as they are."""
     if getattr(moments, "mark", None) is None:  # sums of groups alone have none
         return moments
+    moments = replace(moments, counts=effective_counts(moments))
     mean, covariance, deviation, pairs = pair_moments(moments)
     values, vectors = np.linalg.eigh(covariance)
     if values[0] < 0:

@@ -151,6 +151,7 @@ class Preprocessing(Shown):
     variance_error : (d,), relative deviations of the noise in the variances of the columns, bought as squares of
         ``scale`` or as ``variance``; None where they were not, and say nothing of them.
     unsure : columns whose scale neither the budget nor released moments showed: it may be wrong by any factor.
+    unseen : of these, columns whose interval may not hold most people: no moments of what was cut off show their scale.
     variance : (d,), variances of the columns in units of the squares of ``scale``, as they were bought, where ``scale``
         weighs noise and is no deviation; else None.
     energy_cut : mean square that rows lost where entries were cut off, in units of the scales: as a released histogram
@@ -180,6 +181,7 @@ class Preprocessing(Shown):
     n_present: Matrix | None = None
     magnitudes: Magnitudes | None = None
     places: Histograms | None = None
+    unseen: tuple[int, ...] = ()
     is_identity: bool = field(init=False, repr=False, metadata=NOT_STORED)
 
     @property
@@ -287,6 +289,7 @@ class Preprocessing(Shown):
             self,
             bound=self.bound if bound is None else bound,
             unsure=tuple(np.flatnonzero(np.isin(features, self.unsure)).tolist()),
+            unseen=tuple(np.flatnonzero(np.isin(features, self.unseen)).tolist()),
             energy_cut=0.0 if self.scale is None else self.energy_cut * len(features) / len(self.scale),
             magnitudes=None if self.magnitudes is None else self.magnitudes.restricted(features),
             places=None if self.places is None else self.places.restricted(features),
@@ -315,7 +318,7 @@ class Preprocessing(Shown):
         before, squares = second.diagonal(), np.square(mean).sum(axis=0)
         most = np.minimum(_ABOUT * part, gain * self.bound**2 / 2)
         shown = (before - squares - noise > part / _ABOUT) & (before + noise < most) & (squares < part / 4)
-        return replace(self, unsure=tuple(j for j in self.unsure if not shown[j]))
+        return replace(self, unsure=tuple(j for j in self.unsure if j in self.unseen or not shown[j]))
 
     def quantiles(self, share: float, level: float) -> Matrix | None:
         """(d, 3), quantiles of columns and intervals, by the finest counts of each; None where none were bought."""

@@ -18,6 +18,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from operator import attrgetter
 from typing import Any, Literal
 
 import numpy as np
@@ -159,11 +161,31 @@ def _directional(groups: Groups) -> Matrix:
     return np.asarray(2 * (squares + between @ between + np.trace(between) * between - unit))
 
 
-_PATTERNS = Question(lambda groups: groups.covariances.sum(axis=0), lambda groups: groups.covariances[0], 0.5, 1.0)
+def _both(groups: Groups) -> Matrix:
+    return np.asarray(groups.covariances.sum(axis=0))
+
+
+def _first(groups: Groups) -> Matrix:
+    return np.asarray(groups.covariances[0])
+
+
+_PATTERNS = Question(_both, _first, 0.5, 1.0)
 _SUBSPACES = {
-    "save": Question(lambda groups: groups.total, _save, 1.0),
-    "directional regression": Question(lambda groups: groups.total, _directional, 1.0),
+    "save": Question(attrgetter("total"), _save, 1.0),
+    "directional regression": Question(attrgetter("total"), _directional, 1.0),
 }
+
+
+def units_of(scale: Matrix | None, groups: Groups) -> Matrix:
+    """(d,), what columns are multiplied by: ``scale``, or one over their deviations; 0 for a constant one."""
+    if scale is not None:
+        return scale
+    deviations = np.sqrt(np.maximum(np.diagonal(groups.total), 0.0))
+    return np.divide(1.0, deviations, out=np.zeros_like(deviations), where=deviations > 0)
+
+
+def _weighted(scale: Matrix | None, weights: Matrix, groups: Groups) -> Matrix:
+    return groups.along(np.diag(units_of(scale, groups))).mixed(weights)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -334,20 +356,13 @@ def fair_pca(
     k = require_count("n_components", n_components, largest=len(features))
     noisy, mapped = release._groups_alone(labels, features)
     of_release = location_and_scale(mapped, len(features))[1]
-
-    def units(groups: Groups) -> Matrix:
-        if not standardize:
-            return of_release
-        deviations = np.sqrt(np.diagonal(groups.total))
-        return np.divide(1.0, deviations, out=np.zeros_like(deviations), where=deviations > 0)
-
-    of_all = Groups.of(noisy)
-    to_columns = units(of_all) / of_release  # 1 in their own
-    inside = of_all.along(np.diag(units(of_all)))
+    of_all, scale = Groups.of(noisy), None if standardize else of_release
+    units = units_of(scale, of_all)
+    inside = of_all.along(np.diag(units))
     equal = np.full(len(labels), 1 / len(labels))
     weights = equal if by == "sum" else _fair_weights(inside.covariances, k)
-    question = Question(None, lambda groups: groups.along(np.diag(units(groups))).mixed(weights), 0.0)
-    found = answer(release, "Fair principal components", features, labels, question, k, to_columns)
+    question = Question(None, partial(_weighted, scale, weights), 0.0)
+    found = answer(release, "Fair principal components", features, labels, question, k, units / of_release)
     of_shares = scipy.linalg.eigh(inside.mixed(inside.shares))[1][:, ::-1]
     return FairComponents(
         **vars(found),

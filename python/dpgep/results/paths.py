@@ -117,7 +117,8 @@ def regression_path(
     release._judged(np.array([*columns, target]))
     fit, basis, left_out = fitted(release, target, columns, 0.0)
     covariance, along = basis @ np.linalg.inv(fit.inverse) @ basis.T, basis @ fit.b
-    deviations, variance = np.sqrt(np.diagonal(covariance)), float(along @ covariance @ along) + fit.mean_square
+    deviations = np.sqrt(np.diagonal(covariance))
+    variance = max(float(along @ covariance @ along) + fit.mean_square, np.finfo(float).tiny)
     ratios = np.sqrt(variance) / np.where(deviations > 0, deviations, 1.0)
     r_xx, r_xy = covariance * np.outer(ratios, ratios) / variance, covariance @ along * ratios / variance
     found, w = _PATHS[by](r_xx, r_xy, _checked(by, steps, len(columns)), l1_ratio)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from statistics import NormalDist
 from typing import Any
 
@@ -29,7 +30,7 @@ from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, standardization_of, total_mean
 from dpgep.models.pairwise import require_no_pairs
 from dpgep.results.columns import Columns, ReleasedColumns, on_one_thread_of_blas
-from dpgep.results.group_directions import GroupDirections, Groups, Question, answer
+from dpgep.results.group_directions import GroupDirections, Groups, Question, answer, units_of
 from dpgep.results.intervals import require_law
 from dpgep.results.least_squares import inverse_of_noisy
 from dpgep.sources.names import listed
@@ -88,25 +89,14 @@ def redundancy(
     scale = np.ones(len(features)) if mapped is None or mapped.scale is None else mapped.scale
     most = min(p, len(given))
     k = require_count("n_components", most if n_components is None else n_components, largest=most)
-
-    def units(groups: Groups) -> Matrix:
-        deviations = np.sqrt(np.maximum(np.diagonal(groups.total), np.finfo(float).tiny))
-        return np.asarray(1 / deviations if standardize else scale)
-
-    def explained(groups: Groups) -> Matrix:
-        """F, with zeros for x."""
-        inside = groups.along(np.diag(units(groups))).total
-        found = np.zeros_like(inside)
-        found[:p, :p] = inside[:p, p:] @ _slopes(inside, p)
-        return np.asarray((found + found.T) / 2)
-
-    question = Question(None, explained, 0.0)
+    known_units = None if standardize else scale
+    question = Question(None, partial(_explained_part, known_units, p), 0.0)
     found = answer(release, "Redundancy analysis", features, (), question, k, np.ones(len(features)), everybody=True)
     of_all, weights = found._groups, found.relative_components[:, :p]
-    inside = of_all.along(np.diag(units(of_all))).total
-    to_columns = units(of_all) / scale
+    units = units_of(known_units, of_all)
+    inside, to_columns = of_all.along(np.diag(units)).total, units / scale
     known, names = {**vars(found)}, release._labels_of(features)
-    weights_of_y = None if standardize else scale[:p] ** 2
+    weights_of_y = None if standardize else (scale[:p] / scale[:p].max()) ** 2
     share, low, high = _explained(noisy, given, release.model.feature_names, weights_of_y, level)
     known.update(names=names[:p], components=weights * to_columns[:p], relative_components=weights)
     return RedundancyAnalysis(
@@ -142,7 +132,7 @@ def _explained(
         slopes, variances = of_xx @ matrix[p:, :p], np.maximum(np.diagonal(matrix)[:p], np.finfo(float).tiny)
         left = np.clip(variances - np.sum(slopes * matrix[p:, :p], axis=0) + own, 0.0, variances)
         over = 1 / (p * variances) if weights is None else weights / float(weights @ variances)
-        return float(1 - over @ left), slopes, left / variances, over
+        return max(float(1 - over @ left), 0.0), slopes, left / variances, over
 
     share, slopes, left, over = shares(g, covariance)
     drowned = standardization_of(released).drowned[:p]
@@ -164,6 +154,14 @@ def _explained(
 
     below, above = map(float, clipping_reach(released.clipping, np.array(share), covariance, moved_share, signs))
     return share, max(share - half - below, 0.0), min(share + half + above, 1.0)
+
+
+def _explained_part(scale: Matrix | None, p: int, groups: Groups) -> Matrix:
+    """F, with zeros for x."""
+    inside = groups.along(np.diag(units_of(scale, groups))).total
+    found = np.zeros_like(inside)
+    found[:p, :p] = inside[:p, p:] @ _slopes(inside, p)
+    return np.asarray((found + found.T) / 2)
 
 
 def _slopes(covariance: Matrix, p: int) -> Matrix:

@@ -277,6 +277,8 @@ def _fitted(
 
     (of_given, xi), (of_others, xi_others) = inverse(given), inverse(others)
     fit, zero = _TwoStages.of(covariance, of_given, of_others, noisy, k, p), np.zeros(p + 1)
+    if noisy.noiseless and math.isinf(fit.noise_share):
+        raise ValueError("the instruments explain nothing of a column that they stand for: is it constant?")
 
     def moved(other: Matrix) -> Matrix:
         one = np.asarray(np.linalg.inv(other[given, given] + xi))
