@@ -128,7 +128,7 @@ def _require_diagnostics(solution: Solution, k: int, d: int) -> None:
         if errors is not None and not np.all((errors >= 0) & (errors <= (k if name == "span" else 1))):
             raise ValueError(f"diagnostics.accuracy.{name} must be squared sines, from 0 to 1, or {k} for the span")
     _require_shape("diagnostics.eigengaps", found.eigengaps, (k,))
-    _require_shape("diagnostics.noise_edge", found.noise_edge, (k,))
+    _require_shape("diagnostics.accuracy.edge", found.noise_edge, (k,))
     if len(found.lost) != k:
         raise ValueError(f"diagnostics.accuracy.lost must have {k} entries, got {len(found.lost)}")
     support = getattr(found, "support", None)

@@ -42,7 +42,9 @@ def solved(name: str, seed: int = 0) -> dpgep.Solution:
 
 def shown(solution: dpgep.Solution) -> bytes:
     found = solution.diagnostics
-    return bytes(found.expected_error.tobytes()) + np.float64(found.expected_subspace_error).tobytes()
+    errors = bytes(found.expected_error.tobytes()) + np.float64(found.expected_subspace_error).tobytes()
+    assert found.noise_edge is not None
+    return errors + bytes(found.noise_edge.tobytes())
 
 
 @pytest.fixture
@@ -82,6 +84,22 @@ def test_errors_do_not_depend_on_when_they_are_asked_for(name: str) -> None:
     assert shown(others[0]) == shown(solved(name, 1))
 
 
+@pytest.mark.parametrize("standardize", [False, True])
+def test_an_edge_far_below_all_components_is_found_when_it_is_asked_for(
+    standardize: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is that of a run which looks at once, and what deferred it was right: nothing is lost."""
+    x = np.random.default_rng(0).standard_normal((20_000, 6)) * [1, 5, 0.4, 2, 1, 9] + 1
+    x[:, [1, 5]] += 3 * x[:, [0, 3]] + [[2, -40]]
+    made = dpgep.pca(x, standardize=standardize)
+    later = solve_seeded(made, epsilon=3.0, delta=1e-6, n_components=2)
+    assert "_edge" in vars(later.diagnostics.accuracy)
+    monkeypatch.setattr(eigen, "surely_found", lambda *_: False)
+    at_once = solve_seeded(made, epsilon=3.0, delta=1e-6, n_components=2)
+    np.testing.assert_array_equal(later.diagnostics.noise_edge, at_once.diagnostics.noise_edge)
+    assert later.diagnostics.lost == at_once.diagnostics.lost == (False, False)
+
+
 @pytest.mark.parametrize("ask", [copy.copy, copy.deepcopy, lambda solution: pickle.loads(pickle.dumps(solution))])
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_copies_have_the_same_errors(ask: Any, name: str) -> None:
@@ -95,9 +113,9 @@ def test_a_pickle_holds_errors_and_no_simulation() -> None:
     accuracy = solved("pca").diagnostics.accuracy
     assert "_simulate" in vars(accuracy)
     restored = pickle.loads(pickle.dumps(accuracy))
-    assert sorted(vars(restored)) == ["bias", "errors", "lost", "span"]
+    assert sorted(vars(restored)) == ["bias", "edge", "errors", "lost", "span"]
     # what the simulation was made of is let go
-    assert sorted(vars(accuracy)) == ["bias", "errors", "lost", "span"]
+    assert sorted(vars(accuracy)) == ["bias", "edge", "errors", "lost", "span"]
     assert repr(restored) == repr(accuracy)
 
 

@@ -379,14 +379,11 @@ class Diagnostics(Shown):
     noise_level : expected operator norm of the noise in B, or in A where B is the identity (deviation x sqrt(2 d)); of
         the noise in one answer, where products are asked for.
     regularization : the multiple of the identity added to B (0 where B is the identity).
-    accuracy : the expected errors; the three properties below.
+    accuracy : the expected errors and the edge of the noise: the properties below.
     eigengaps : (K,), distance of each eigenvalue to its nearest neighbour in the spectrum; None where the method does
         not find all of the spectrum.
     spectrum : all eigenvalues of the released problem, descending, in the units of the rows as they were mapped; for a
         sparse solution, of its restriction to the features in use. None where the method does not find all of it.
-    noise_edge : (K,), the eigenvalue that noise alone hardly exceeds, in the place of each component, in the units of
-        the solution's eigenvalues: one that does not exceed it is `lost`. None of sparse components, without noise, and
-        where the spectrum is None.
     """
 
     noise_level: float
@@ -394,7 +391,6 @@ class Diagnostics(Shown):
     accuracy: Accuracy
     eigengaps: Matrix | None = None
     spectrum: Matrix | None = None
-    noise_edge: Matrix | None = None
 
     @property
     def expected_error(self) -> Matrix:
@@ -420,6 +416,15 @@ class Diagnostics(Shown):
     def lost(self) -> tuple[bool, ...]:
         """(K,), whether noise alone could produce each component, with a probability above 1/200."""
         return self.accuracy.lost
+
+    @property
+    def noise_edge(self) -> Matrix | None:
+        """(K,), the eigenvalue that noise alone hardly exceeds, in the place of each component.
+
+        In the units of the solution's eigenvalues: one that does not exceed it is `lost`. None of sparse components,
+        without noise, and where the spectrum is None.
+        """
+        return None if self.spectrum is None else self.accuracy.edge
 
     def summary(self) -> list[str]:
         """Lines on how the method went, above the table of the components."""

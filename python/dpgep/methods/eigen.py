@@ -203,6 +203,9 @@ def _eigh(matrix: Matrix, driver: str = "evr") -> tuple[Matrix, Matrix]:
     return values, vectors
 
 
+Edge = Matrix | Callable[[], Matrix | None] | None
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Accuracy(Shown):
     """How far K components are off, and which noise alone could show."""
@@ -212,38 +215,46 @@ class Accuracy(Shown):
     lost: tuple[bool, ...]  # (K,)
     # (K,), the part of the errors that is clipping; None where unknown. No attribute of the class: it may be deferred
     bias: Matrix | None = field(default_factory=lambda: None)
+    edge: Matrix | None = field(default_factory=lambda: None)  # (K,), what noise alone hardly exceeds, where known
 
     @classmethod
-    def deferred(cls, simulate: Callable[[], Accuracy], lost: tuple[bool, ...]) -> Accuracy:
-        """The accuracy that ``simulate()`` returns, computed when errors are first read: most callers never read them.
+    def deferred(cls, simulate: Callable[[], Accuracy], lost: tuple[bool, ...], edge: Edge = None) -> Accuracy:
+        """The accuracy that ``simulate()`` returns, but for the edge, computed when errors are first read: most callers
+        never read them. The edge as well, where it is a function.
 
-        It must be a function of released values, with draws from a public seed. It runs on one thread of BLAS. So when,
-        in which process and how often it does changes no bit. Copies and pickles hold the errors.
+        Both must be functions of released values, with draws from a public seed. They run on one thread of BLAS. So
+        when, in which process and how often they do changes no bit. Copies and pickles hold what they found.
         """
         later = cls.__new__(cls)
-        later.__dict__.update(_simulate=simulate, lost=lost)
+        later.__dict__.update({"_simulate": simulate, "lost": lost, "_edge" if callable(edge) else "edge": edge})
         return later
 
     def __getattr__(self, name: str) -> Any:
-        """Errors, span and bias where they were not asked for yet."""
-        simulate = self.__dict__.get("_simulate")
-        if name in self.__dict__:  # by now: another thread has found it
-            return self.__dict__[name]
-        if simulate is None or name not in ("errors", "span", "bias"):
+        """Errors, span and bias, or the edge, where they were not asked for yet."""
+        held, names = self.__dict__, ("edge",) if name == "edge" else ("errors", "span", "bias")
+        source = "_edge" if name == "edge" else "_simulate"
+        find = held.get(source)
+        if name in held:  # by now: another thread has found it
+            return held[name]
+        if find is None or name not in names:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         with blas_on_one_thread():
-            found = simulate()
-        self.__dict__.update(errors=found.errors, span=found.span, bias=found.bias)
-        self.__dict__.pop("_simulate", None)
-        return getattr(found, name)
+            found = find()
+        held.update({each: found if name == "edge" else getattr(found, each) for each in names})
+        held.pop(source, None)
+        return held[name]
 
     def __reduce__(self) -> Any:
-        return type(self), (self.errors, self.span, self.lost, self.bias)
+        return type(self), (self.errors, self.span, self.lost, self.bias, self.edge)
+
+    def with_edge(self, edge: Edge) -> Accuracy:
+        """The same beside another edge of the noise."""
+        return Accuracy.deferred(lambda: self, self.lost, edge)
 
     def worsened(self, by: Matrix) -> Accuracy:
         """With independent errors, squared sines (K,), besides."""
         span = min(self.span + float(by.sum()), float(len(by)))
-        return Accuracy(1 - (1 - self.errors) * (1 - by), span, self.lost, self.bias)
+        return Accuracy(1 - (1 - self.errors) * (1 - by), span, self.lost, self.bias, self.edge)
 
     def biased(self, turn: Callable[[], tuple[Matrix, float]]) -> Accuracy:
         """With the squared sines (K,) by which components are turned by something else, and their span, summed."""
@@ -253,19 +264,19 @@ class Accuracy(Shown):
             span = min(self.span + of_span, float(len(bias)))
             return Accuracy(1 - (1 - self.errors) * (1 - bias), span, self.lost, bias)
 
-        return Accuracy.deferred(together, self.lost)
+        return Accuracy.deferred(together, self.lost, lambda: self.edge)
 
     def without(self, lost: tuple[bool, ...]) -> Accuracy:
         """Where these are lost besides."""
         gone = np.asarray(self.lost) | np.asarray(lost)
         errors = np.where(gone, 1.0, self.errors)
         span = min(self.span + float((errors - self.errors).sum()), float(len(gone)))
-        return Accuracy(errors, span, tuple(gone.tolist()), self.bias)
+        return Accuracy(errors, span, tuple(gone.tolist()), self.bias, self.edge)
 
     def after_screen(self, missed: float) -> Accuracy:
         """The accuracy if a screen has dropped features that are expected to hold this share of the components."""
-        k = len(self.lost)
-        return Accuracy(1 - (1 - self.errors) * (1 - missed), k - (k - self.span) * (1 - missed), self.lost, self.bias)
+        k, errors = len(self.lost), 1 - (1 - self.errors) * (1 - missed)
+        return Accuracy(errors, k - (k - self.span) * (1 - missed), self.lost, self.bias, self.edge)
 
 
 def expected_accuracy(values: Matrix, variances: Matrix, lost: tuple[bool, ...], dimensions: int) -> Accuracy:
@@ -393,6 +404,20 @@ def judged_components(
     return (False,) * found + (True,) * (k - found), edges[:k]
 
 
+def surely_found(noisy: NoisyPencil, system: Eigensystem, k: int) -> bool:
+    """Whether the k leading eigenvalues exceed every edge that draws up to `NoisyPencil.most_noise` can make: none is
+    lost, and the edge need not be known yet.
+    """
+    values, r, model = system.values, len(system.values), noisy.model
+    most = noisy.most_noise(r, _EDGES_SEED, _SMALL_DRAWS)
+    if not most:
+        return False
+    n_draws = _n_edges(r)
+    spread = math.sqrt((n_draws + 1) / (n_draws - 1)) / 2  # of draws from 0 to 1, at most
+    edge = most * (1 + _reach(n_draws, 0.0, r) * spread)
+    return all(values[i] - null_eigenvalue(model, values[i:]) > edge for i in range(min(k, r)))
+
+
 def _edge(noisy: NoisyPencil, system: Eigensystem, log_searched: float, *, people: bool) -> tuple[float, float]:
     """Mean of the leading eigenvalue of noise alone, rooted by its order, and how far it strays at FALSE_ALARM."""
     leading = _drawn_edges(noisy, system, people=people)
@@ -457,9 +482,12 @@ def _drawn_edges(noisy: NoisyPencil, system: Eigensystem, *, people: bool) -> Ma
     if leading is not None:
         return leading
     generator = np.random.default_rng(_EDGES_SEED)
-    n_draws = int(np.clip(_EDGES_TIMES_CUBE / r**3, _FEWEST_EDGES, _MOST_DRAWS))
-    noises = noisy.noise_alone(system.values, generator, n_draws, people=people)
+    noises = noisy.noise_alone(system.values, generator, _n_edges(r), people=people)
     return _leading_values(noises, basis, noisy.model)
+
+
+def _n_edges(r: int) -> int:
+    return int(np.clip(_EDGES_TIMES_CUBE / r**3, _FEWEST_EDGES, _MOST_DRAWS))
 
 
 def _leading_values(noises: Iterator[Matrix], vectors: Matrix | None, model: Model) -> Matrix:

@@ -370,18 +370,21 @@ def _diagnose(
     ridge: Ridge | None,
 ) -> ReleaseDiagnostics:
     k, d, rank = len(eigenvalues), len(pair.a), len(system.values)
-    support, edges = None if fit is None else support_of(fit.vectors), None
+    support = None if fit is None else support_of(fit.vectors)
+    log_searched = 0.0 if support is None else eigen.log_supports(d, len(support))
+    judge = partial(eigen.judged_components, noisy, system, k, log_searched)
+    edge: eigen.Edge
     if fit is not None and fit.significant is not None:
         lost = tuple(not significant for significant in fit.significant)
+    elif fit is None and d <= MOST_FEATURES and eigen.surely_found(noisy, system, k):
+        lost, edge = (False,) * k, lambda: judge()[1]
     else:
-        log_searched = 0.0 if support is None else eigen.log_supports(d, len(support))
-        lost, edges = eigen.judged_components(noisy, system, k, log_searched)
+        lost, edge = judge()
     if ridge is not None:
         accuracy = eigen.accuracy_given(ridge.error, ridge.subspace_error, lost, rank)
     else:
         accuracy = _perturbed(noisy, pair, system, lost, rank if fit is None else d)
-    if fit is not None:
-        accuracy = accuracy.worsened(_misplaced(noisy, pair, system, fit))
+    accuracy = accuracy.with_edge(edge) if fit is None else accuracy.worsened(_misplaced(noisy, pair, system, fit))
     gaps = np.abs(eigenvalues[:, None] - system.values)
     np.fill_diagonal(gaps, np.inf)  # a component has no gap to itself
     return ReleaseDiagnostics(
@@ -389,7 +392,6 @@ def _diagnose(
         regularization=system.regularization,
         accuracy=accuracy,
         eigengaps=gaps.min(axis=1, initial=np.inf),
-        noise_edge=edges if fit is None else None,
         rank=rank,
         spectrum=system.values.copy(),
         support=support,

@@ -245,6 +245,12 @@ class NoisyPencil(ABC):
         None: all of an orthonormal basis. Where it does need them, None.
         """
 
+    def most_noise(self, r: int, seed: int, n_draws: int) -> float | None:
+        """What the largest eigenvalue of no such draw exceeds, in r dimensions, without the draws: as if every column
+        had as much noise as the noisiest. None where that is not known.
+        """
+        return None
+
     @abstractmethod
     def plausible_truth(self, most_features: int) -> PlausibleTruth:
         """A pair that may have been before the noise, and its noise.

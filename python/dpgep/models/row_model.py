@@ -382,6 +382,17 @@ class MomentsPencil(NoisyPencil):
         sixteenths = math.ceil(16 * (size * deviation / noise.second))
         return noise.second * leading_of_noise(len(values), sixteenths, seed, n_draws) + deviation**2
 
+    def most_noise(self, r: int, seed: int, n_draws: int) -> float | None:
+        released, standard, noise = self.released, self.standardization, self.released.noise
+        if not (self.model.traits.is_covariance or standard is not None) or released.pairs is not None:
+            return None
+        # of the mean's noise e: -m e^T - e m^T
+        size = noise.sums * math.sqrt(r * released.sums.shape[1]) / total_share(released)
+        most = noise.second * float(leading_of_noise(r, 0, seed, n_draws).max())
+        most += 2 * size * float(np.linalg.norm(self.pencil.factors))
+        longest = 1.0 if self.scale is None else float(self.scale.max())
+        return most * (longest if standard is None else longest / float(standard.scale.min())) ** 2
+
     def plausible_truth(self, most_features: int) -> PlausibleMoments:
         traits = self.model.traits
         if self.scale is not None or traits.standardized:

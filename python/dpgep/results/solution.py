@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, overload
 
 import numpy as np
@@ -15,7 +16,7 @@ from dpgep.data.inputs import column_names
 from dpgep.errors import AccuracyWarning, warn
 from dpgep.methods.auto import may_favour_clipping
 from dpgep.methods.base import Diagnostics, MethodResult
-from dpgep.methods.eigen import judged_components, on_one_thread
+from dpgep.methods.eigen import Accuracy, judged_components, on_one_thread
 from dpgep.methods.release import MOST_FEATURES, ReleaseDiagnostics, columns_are
 from dpgep.models.model import Matrix, Model
 from dpgep.models.moments import ReleasedMoments, paired, together, total_mean
@@ -395,8 +396,9 @@ def solution_of(
             components = mapped.components(components)
         else:
             eigenvalues = mapped.eigenvalues(eigenvalues)
-            if diagnostics.noise_edge is not None:
-                diagnostics = replace(diagnostics, noise_edge=mapped.eigenvalues(diagnostics.noise_edge))
+            accuracy = diagnostics.accuracy
+            edge = partial(_edge_in_units, accuracy, mapped)
+            diagnostics = replace(diagnostics, accuracy=accuracy.with_edge(edge))
         mean = None if mean is None else mapped.mean(mean)
         if isinstance(diagnostics, ReleaseDiagnostics) and diagnostics.scale is not None:
             diagnostics = replace(diagnostics, scale=mapped.spread(diagnostics.scale))
@@ -413,6 +415,10 @@ def solution_of(
         release=release,
         _moments=None if result.moments is None else paired(result.moments),
     )
+
+
+def _edge_in_units(accuracy: Accuracy, mapped: Preprocessing) -> Matrix | None:
+    return None if accuracy.edge is None else mapped.eigenvalues(accuracy.edge)
 
 
 def warn_of_accuracy(result: MethodResult, solution: Solution) -> None:
