@@ -256,7 +256,7 @@ def test_exact_sums_and_noise_are_kept_as_long_as_they_are_needed_for_their_owne
         nights.add(rows_of(night), night=str(night))
         with opened(path) as log:
             sums.append(log._exact)
-            noise.append(log.noise(night + 1).tobytes())
+            noise.append(log.noise([night + 1])[0].tobytes())
     content = path.read_bytes()
     assert [blob in content for blob in sums] == [False] * 4 + [True] * 2
     assert [blob in content for blob in noise] == [False] * 2 + [True] * 4
@@ -285,7 +285,7 @@ def test_what_is_published_is_exact_sums_and_the_noise_that_is_kept(path: Path) 
         for night in range(9):
             nights.add(rows_of(night), night=str(night))
             with opened(path) as log:
-                kept, (low, high), (_, published) = log.noise(night + 1), log.exact(), log.so_far(night + 1)
+                kept, (low, high), (_, published) = log.noise([night + 1])[0], log.exact(), log.so_far(night + 1)
             noise.append(kept.tolist())
             carried = [
                 sum(step * noise[night - k][j] for k, step in factor.steps.items() if 0 < k <= night)
@@ -312,11 +312,11 @@ def test_the_largest_noise_that_a_file_may_hold_is_carried_on_exactly(path: Path
         mock.patch.object(
             dpgep.nights, "add_noise", lambda moments, *given: np.add(moments.second, drawn, moments.second)
         ),
-        mock.patch.object(night_file.NightLog, "noise", lambda log, number: before[number]),
+        mock.patch.object(night_file.NightLog, "noise", lambda log, numbers: before[numbers]),
     ):
         nights.add(rows_of(4), night="4")
     with opened(path) as log:
-        noise = log.noise(5)
+        (noise,) = log.noise([5])
     steps = {k: step for k, step in Factor(5).steps.items() if 0 < k < 5}
     carried = [sum(step * int(before[5 - k][j]) for k, step in steps.items()) for j in range(6)]
     expected = [drawn - (each + 32) // 64 for each in carried]
@@ -427,12 +427,17 @@ def test_damage_of_a_night_that_was_seen_is_refused(path: Path) -> None:
         nights.add(rows_of(night), night=str(night))
     content = path.read_bytes()
     with opened(path) as log:
-        (secret, exact), (noise, start) = (log.secret, log._exact), (log.noise(3).tobytes(), log.nights[-1].start)
+        (secret, exact), (noise, start) = (log.secret, log._exact), (log.noise([3]).tobytes(), log.nights[-1].start)
     of_night = content.index(noise) - 5  # before a checksum
-    for place in (100, content.index(secret), content.index(exact), content.index(noise), start, of_night):
+    reads: dict[int, Callable[[], Any]] = {
+        content.index(noise): lambda: dpgep.Nights(path).add(rows_of(3), night="3"),
+        of_night: lambda: dpgep.Nights(path).release(),
+        **dict.fromkeys((100, content.index(secret), content.index(exact), start), lambda: dpgep.Nights(path)),
+    }
+    for place, read in reads.items():
         path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
         with pytest.raises(ValueError, match="is damaged: go on from its backup"):
-            dpgep.Nights(path)
+            read()
     for other in (content[:-1], content[:16] + bytes(8) + content[24:], bytes(48) + content[48:]):
         path.write_bytes(other)
         with pytest.raises(ValueError, match="is damaged"):

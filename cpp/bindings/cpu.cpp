@@ -25,12 +25,13 @@ bool saves_avx() {
 // Asked of the processor: __builtin_cpu_supports does not know all of these by names that compilers
 // share, and says no to each where a run time came without its table, as zig's does.
 bool has_v3() {
-  constexpr unsigned fma = 1u << 12, movbe = 1u << 22, osxsave = 1u << 27, avx = 1u << 28;
+  constexpr unsigned pclmul = 1u << 1, fma = 1u << 12, movbe = 1u << 22, osxsave = 1u << 27,
+                     avx = 1u << 28;
   constexpr unsigned f16c = 1u << 29, bmi = 1u << 3, avx2 = 1u << 5, bmi2 = 1u << 8;
   constexpr unsigned lzcnt = 1u << 5;
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   if (__get_cpuid(1, &eax, &ebx, &ecx, &edx) == 0) return false;
-  if (!has(ecx, fma | movbe | osxsave | avx | f16c) || !saves_avx()) return false;
+  if (!has(ecx, pclmul | fma | movbe | osxsave | avx | f16c) || !saves_avx()) return false;
   if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0) return false;
   if (!has(ebx, bmi | avx2 | bmi2)) return false;
   return __get_cpuid(0x80000001u, &eax, &ebx, &ecx, &edx) != 0 && has(ecx, lzcnt);

@@ -18,10 +18,12 @@ PYBIND11_MODULE(DPGEP_MODULE, module) {
   register_dense_moments(module);
   register_keyed_sums(module);
   register_mirror(module);
+  register_crc32(module);
   register_csr_moments(module);
   register_csr_sums(module);
   register_exact_noise(module);
   register_exact_products(module);
+  register_night_sums(module);
   register_pair_oracle(module);
   register_people(module);
   register_rayleigh_flow(module);

@@ -7,10 +7,11 @@
                published sums so far; on the first keep + 1 nights a place for noise of sums so far, which is used again
 
 A night is written, its state last, forced to the disk once, and then acknowledged. Each part has a checksum, which is
-right for one night of one register alone. So a state that is whole, with the parts of its night, is of a night that is
+right for one night of one register alone. So a state that is whole, with all parts of its night, is of a night that is
 there; one that is not acknowledged is forced to the disk before anybody sees it. Of a torn one nobody has seen
-anything: the state before it counts, of which nothing was overwritten. Damage of an acknowledged night is refused, as
-is a copy that was made while nights were added: with the noise of another night, exact sums would be published.
+anything: the state before it counts, of which nothing was overwritten. Parts of an acknowledged night that are damaged
+are refused when they are read, as are those of a copy that was made while nights were added: with the noise of another
+night, exact sums would be published.
 
 The file is as confidential as rows, and only its owner can read it. Exact sums but for those of the last two nights,
 and noise that is no longer needed, are overwritten.
@@ -22,12 +23,11 @@ import hashlib
 import os
 import struct
 import time
-import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from io import FileIO
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -139,7 +139,8 @@ class NightLog:
         self._open()
 
     def _open(self) -> None:
-        head = self._read(0, _HEAD.size)
+        self._length = os.fstat(self._file.fileno()).st_size
+        head = bytes(self._read(0, _HEAD.size))
         if not head.startswith(_MAGIC) and not _MAGIC.startswith(head.rstrip(b"\0")):
             raise ValueError(
                 f"{self._path} holds no nights, or nights of another version of dpgep: go on with that one"
@@ -149,11 +150,10 @@ class NightLog:
         start, slot = _HEAD.size + length + _CHECKSUM.size, _STATE.size + 16 * self._size + _CHECKSUM.size
         self._states: list[int] = [start + which * slot for which in range(3)]
         if not begun:
-            self._require(self._bytes() <= self._states[2])
+            self._require(self._length <= self._states[2])
             return
-        self.description = self._content(_HEAD.size, length, head[-16:])
-        number, start, link = self._state()
-        self._require(number + 1 >= begun)
+        self.description = bytes(self._content(_HEAD.size, length, head[-16:]))
+        number, start, link = self._state(begun)
         if number + 1 > begun:  # its process was killed, and others have not seen it yet
             force(self._file.fileno())
         labels, nights = self._known
@@ -163,18 +163,22 @@ class NightLog:
             label, night = self._night(self._end())
             self.labels.append(label)
             self.nights.append(night)
-        self._require(not number or (self.nights[-1].start, self.nights[-1].link) == (start, link))
+        if number:
+            self._require((self.nights[-1].start, self.nights[-1].link) == (start, link))
+            self._require(self._end() <= self._length)
 
-    def _state(self) -> tuple[int, int, bytes]:
+    def _state(self, begun: int) -> tuple[int, int, bytes]:
         """(number, where it begins, link) of the last night that is there as a whole; its secret and sums are kept."""
-        heads = [_STATE.unpack(self._read(place, _STATE.size).ljust(_STATE.size, b"\0")) for place in self._states[:2]]
+        heads = [
+            _STATE.unpack(bytes(self._read(place, _STATE.size)).ljust(_STATE.size, b"\0")) for place in self._states[:2]
+        ]
         for slot in sorted((0, 1), key=lambda slot: -int(heads[slot][0])):
             number, start, noise, limbs, link, self.secret = heads[slot]
             sums = 8 * self._size
             with suppress(ValueError):  # it is torn
-                state = self._content(self._states[slot], _STATE.size + limbs * sums, link)
-                self._exact = state[_STATE.size :]
-                if number:
+                self._exact = self._content(self._states[slot], _STATE.size + limbs * sums, link)[_STATE.size :]
+                self._require(number + 1 >= begun)
+                if number + 1 > begun:
                     _, night = self._night(start)
                     self._content(night.ids, night.published - night.ids - _CHECKSUM.size, link)
                     self._content(night.published, sums, link)
@@ -186,7 +190,7 @@ class NightLog:
         head = self._read(start, _NIGHT.size)
         self._require(len(head) == _NIGHT.size)
         people, n_ids, length, link = _NIGHT.unpack(head)
-        label = self._content(start, _NIGHT.size + length, link)[_NIGHT.size :].decode()
+        label = str(self._content(start, _NIGHT.size + length, link)[_NIGHT.size :], "utf-8")
         ids = start + _NIGHT.size + length + _CHECKSUM.size
         return label, Night(people, link, start, ids, ids + 16 * n_ids + _CHECKSUM.size)
 
@@ -205,8 +209,9 @@ class NightLog:
         os.ftruncate(self._file.fileno(), 0)
         head = _HEAD.pack(_MAGIC, 0, len(description), size, keep + 1)
         state = _STATE.pack(0, 0, 0, 0, bytes(16), secret)
-        for content in head, _sealed(description, head[-16:]) + _sealed(state, bytes(16)):
-            self._write(self._bytes(), content)
+        rest = _sealed([description], head[-16:]) + _sealed([state], bytes(16))
+        for place, content in (0, head), (len(head), rest):
+            self._write(place, content)
             force(self._file.fileno())
         self._acknowledge()
         force(self._file.fileno())
@@ -230,16 +235,18 @@ class NightLog:
         return night.people, np.frombuffer(self._content(night.published, 8 * self._size, night.link), "<f8")
 
     def exact(self) -> NDArray[np.int64]:
-        """(2, size), limbs of the exact sums of all nights so far; 0 before there are any."""
-        if not self._exact:
-            return np.zeros((2, 1), np.int64)
+        """(2, size), limbs of the exact sums of all nights so far, the upper one 0 where the lower is enough."""
+        found = np.zeros((2, self._size), np.int64)
         limbs = np.frombuffer(self._exact, "<i8").reshape(-1, self._size)
-        return limbs if len(limbs) == 2 else np.stack([limbs[0] & (1 << LOW_BITS) - 1, limbs[0] >> LOW_BITS])
+        found[: len(limbs)] = limbs
+        return found
 
-    def noise(self, number: int) -> NDArray[np.int64]:
-        """(size,), noise of the sums up to a night, which is one of the last ``keep``."""
-        found = self._content(self._place(number), 8 * self._size, self.nights[number - 1].link)
-        return np.frombuffer(found, "<i8")
+    def noise(self, numbers: Sequence[int]) -> NDArray[np.int64]:
+        """(k, size), noise of the sums up to each of some nights, which are among the last ``keep``."""
+        found = np.empty((len(numbers), self._size + 1), "<i8")  # with room for checksums
+        for row, number in zip(found, numbers, strict=True):
+            self._checked(self._place(number), row.view(np.uint8).data[: -_CHECKSUM.size], self.nights[number - 1].link)
+        return found[:, :-1]
 
     def _place(self, number: int) -> int:
         """Where the noise of the sums up to a night lies."""
@@ -248,11 +255,13 @@ class NightLog:
     def stream(self, exact: NDArray[np.int64]) -> core.NoiseStream:
         """For the noise of the next night: another one for other sums so far, on any night up to this one.
 
-        A hash of the secret and the sums is its key and the secret of nights to come. (If the key followed from this
-        night's sums alone, two copies that get the same rows on other nights would subtract the noise of both.)
+        They are those of the night that is added next. A hash of the secret and the sums is its key and the secret of
+        nights to come. (If the key followed from this night's sums alone, two copies that get the same rows on other
+        nights would subtract the noise of both.)
         """
         version = core.__version__.encode()[:16]  # another may draw other noise of the same key
-        drawn = hashlib.blake2b(_packed_limbs(exact), key=self.secret, person=version).digest()
+        self._exact = _packed_limbs(exact)
+        drawn = hashlib.blake2b(self._exact, key=self.secret, person=version).digest()
         self.secret = drawn[32:]
         return core.NoiseStream(drawn[:32], transcript=watched_draws())
 
@@ -263,24 +272,23 @@ class NightLog:
         ids: Sequence[Digests],
         published: NDArray[np.float64],
         noise: NDArray[np.int64],
-        exact: NDArray[np.int64],
     ) -> None:
-        """Add a night after all others, with the noise and the exact sums of everything up to it."""
+        """Add a night after all others, with the noise of everything up to it, for whose sums `stream` was asked."""
         start, number, name = self._end(), len(self.nights) + 1, label.encode()
         before = self.nights[-1].link if self.nights else b""
         link = hashlib.blake2b(before + name, key=self.secret, digest_size=16).digest()
         whose = b"".join(part.astype("<u8").tobytes() for part in ids)
-        night = _sealed(_NIGHT.pack(people, len(whose) // 16, len(name), link) + name, link)
-        of_night = night + _sealed(whose, link) + _sealed(published.astype("<f8").tobytes(), link)
+        night = _sealed([_NIGHT.pack(people, len(whose) // 16, len(name), link), name], link)
         places = start + len(night), start + len(night) + len(whose) + _CHECKSUM.size
         self.labels.append(label)
         self.nights.append(Night(people, link, start, *places))
-        place, sums = self._place(number), _packed_limbs(exact)
-        state = _STATE.pack(number, start, place, len(sums) // (8 * self._size), link, self.secret) + sums
+        place = self._place(number)
+        state = _STATE.pack(number, start, place, self._exact.nbytes // (8 * self._size), link, self.secret)
         self._writes = [
-            (start, of_night),
-            (place, _sealed(noise.astype("<i8").tobytes(), link)),
-            (self._states[number % 2], _sealed(state, link)),
+            (start, night + _sealed([whose], link)),
+            (places[1], _sealed([published.astype("<f8", copy=False)], link)),
+            (place, _sealed([noise.astype("<i8", copy=False)], link)),
+            (self._states[number % 2], _sealed([state, self._exact], link)),
         ]
         self._new = people, published
 
@@ -318,22 +326,29 @@ class NightLog:
             whose = self._content(night.ids, night.published - night.ids - _CHECKSUM.size, night.link)
             yield np.frombuffer(whose, "<u8").astype(np.uint64).reshape(-1, 2)
 
-    def _bytes(self) -> int:
-        return os.fstat(self._file.fileno()).st_size
-
-    def _read(self, place: int, size: int) -> bytes:
+    def _read(self, place: int, size: int) -> memoryview:
         """Fewer bytes where the file ends."""
-        self._file.seek(place)
-        found = self._file.read(min(size, max(0, self._bytes() - place)))
-        while found and len(found) < size and (more := self._file.read(size - len(found))):
-            found += more
-        return found
+        found = memoryview(bytearray(min(size, max(0, self._length - place))))
+        return found[: self._fill(place, found)]
 
-    def _content(self, place: int, size: int, link: bytes) -> bytes:
+    def _fill(self, place: int, found: memoryview) -> int:
+        """How many bytes there were."""
+        self._file.seek(place)
+        n = 0
+        while n < len(found) and (more := self._file.readinto(found[n:])):
+            n += more
+        return n
+
+    def _content(self, place: int, size: int, link: bytes) -> memoryview:
         """Raises ValueError where its checksum is not that of the night."""
-        found = self._read(place, size + _CHECKSUM.size)
-        self._require(found[size:] == _checksum(memoryview(found)[:size], link))
-        return found[:size]
+        self._require(place + size + _CHECKSUM.size <= self._length)
+        return self._checked(place, memoryview(bytearray(size + _CHECKSUM.size)), link)
+
+    def _checked(self, place: int, found: memoryview, link: bytes) -> memoryview:
+        """The same, in this memory, which ends with the checksum."""
+        content, whole = found[: -_CHECKSUM.size], self._fill(place, found) == len(found)
+        self._require(whole and found[-_CHECKSUM.size :] == _checksum(content, link))
+        return content
 
     def _write(self, place: int, content: bytes) -> None:
         self._file.seek(place)
@@ -347,19 +362,22 @@ class NightLog:
         return ValueError(f"{self._path} is damaged: go on from its backup, with the same rows of nights it lacks")
 
 
-def _checksum(content: bytes | memoryview, link: bytes) -> bytes:
+def _checksum(content: Any, link: bytes) -> bytes:
     """Of a part of the night of this link."""
-    return _CHECKSUM.pack(zlib.crc32(content, zlib.crc32(link)))
+    return _CHECKSUM.pack(core.crc32(content, core.crc32(link)))
 
 
-def _sealed(content: bytes, link: bytes) -> bytes:
-    return content + _checksum(content, link)
+def _sealed(parts: Sequence[Any], link: bytes) -> bytes:
+    value = core.crc32(link)
+    for part in parts:
+        value = core.crc32(part, value)
+    return b"".join([*parts, _CHECKSUM.pack(value)])
 
 
-def _packed_limbs(exact: NDArray[np.int64]) -> bytes:
+def _packed_limbs(exact: NDArray[np.int64]) -> memoryview:
     """Exact sums, in one limb where that is enough: a function of the sums alone."""
     low, high = exact
     most = 1 << _LIMB_BITS - LOW_BITS
     if -most <= high.min(initial=0) and high.max(initial=0) < most:
         exact = (high << LOW_BITS) + low
-    return exact.astype("<i8").tobytes()
+    return exact.astype("<i8", copy=False).data.cast("B")

@@ -21,7 +21,7 @@ from dpgep._dispatch import core
 from dpgep._threads import use_threads
 from dpgep._watched import naming
 from dpgep.data.ids import Identities
-from dpgep.data.integer_moments import LOW_BITS, IntegerMoments
+from dpgep.data.integer_moments import IntegerMoments
 from dpgep.data.people import weight_bits_of
 from dpgep.errors import AccuracyWarning, warn
 from dpgep.models.model import Adjacency, Matrix, PublicFacts
@@ -46,9 +46,6 @@ from dpgep.serialization import Format, opened
 NIGHTS = Format("dpgep-nights")
 # The part of the budget from which on a preparation has taken all that it may, and more would be wanted.
 _LARGE_PREPARATION = 0.45
-# Noise of sums so far is less than 2^62 steps of the grid. Multiples of it are added in two limbs, the lower of 2^32;
-# in one where it is below 2^56.
-_NOISE_BITS, _HALF_BITS, _ONE_LIMB_BITS = 62, 32, 56
 # Nights that are compared with those before: whole weeks. A morning has this chance of naming a column for nothing.
 _WINDOW, _FALSE_ALARMS = 28, 1e-3
 # Of a column's deviation, or of its mean square: what may change without a word.
@@ -136,7 +133,8 @@ class Register:
     @cached_property
     def size(self) -> int:
         """How many numbers a night publishes."""
-        return _packed(*self.layout.blocks(np.zeros(self.layout.shape, np.int64))).size
+        layout, d = self.layout, self.layout.n_features
+        return layout.n_matrices * d * (d + 1) // 2 + layout.n_groups * (d * layout.sums + layout.counts)
 
     def warn_of_few_people(self) -> None:
         """Warn where a preparation, which stays for all nights, is that of too small a first night: by what it took."""
@@ -169,32 +167,34 @@ class Register:
         """
         spans = (1, last - _WINDOW), (last - _WINDOW + 1, last)
         (n_before, total), (n_so_far, so_far) = log.so_far(last - _WINDOW), log.so_far(last)
-        (n, *before), (n_now, *now) = self._means(n_before, total), self._means(n_so_far - n_before, so_far - total)
+        (n, before), (n_now, now) = self._means(n_before, total), self._means(n_so_far - n_before, so_far - total)
         rows = [self.factor.combination(*span) / people for span, people in zip(spans, (n, n_now), strict=True)]
         rows[1][: spans[0][1]] -= rows[0]
-        noise, groups = self.noise.deviations(), self.layout.n_groups
-        copies = (groups if self.layout.by_group else 1, groups)
+        noise, groups, drawn = self.noise.deviations(), self.layout.n_groups, float(rows[1] @ rows[1])
+        of_sums = np.array([[noise.second**2 * self.layout.n_matrices], [noise.sums**2 * groups]])[: len(before)]
         of_count = 0.0 if self.facts.n_is_public else noise.counts**2 * groups
-        found: list[Matrix] = []
-        drawn = float(rows[1] @ rows[1])
-        for old, new, scale, several in zip(before, now, (noise.second, noise.sums), copies, strict=True):
-            if old.size:
-                large = np.minimum(np.maximum(before[0] + 2 * noise.second * math.sqrt(drawn), 0), 1)  # mean squares
-                spread = large * (1 - large) if not found else np.maximum(large - old**2, 0)
-                people = spread * self.nights * (1 / n + 1 / n_now)
-                slight = _SLIGHT * (np.sqrt(spread) if found else large)
-                change = np.maximum(np.abs(new - old) - slight, 0)
-                root = np.sqrt(drawn * (scale**2 * several + of_count * old**2) + people)
-                constant = np.where(change > 0, math.inf, 0.0)  # without noise
-                found.append(np.divide(change, root, out=constant, where=root > 0))
-        return np.concatenate(found)
+        squares = before**2
+        large = np.minimum(np.maximum(before[0] + 2 * noise.second * math.sqrt(drawn), 0), 1)  # mean squares
+        spread = np.maximum(large - squares, 0)
+        spread[0] = large * (1 - large)
+        slight = np.sqrt(spread)
+        slight[0] = large
+        change = np.maximum(np.abs(now - before) - _SLIGHT * slight, 0)
+        root = np.sqrt(drawn * (of_sums + of_count * squares) + spread * (self.nights * (1 / n + 1 / n_now)))
+        constant: Matrix = np.where(change > 0, math.inf, 0.0)  # without noise
+        np.divide(change, root, out=constant, where=root > 0)
+        return constant.ravel()
 
-    def _means(self, n: int, total: Matrix) -> tuple[float, Matrix, Matrix]:
-        """Of sums: the number of people, mean squares of the columns of rows in the unit ball, and their means."""
-        triangles, sums, counts = self._parts(total)
+    def _means(self, n: int, total: Matrix) -> tuple[float, Matrix]:
+        """Of sums: the number of people; mean squares of columns of rows in the unit ball, and any means of them."""
+        triangles, sums, counts = self._blocks(total)
         people = max(1.0, float(n) if self.facts.n_is_public else float(counts.sum()))
-        squares = triangles[:, _diagonal(self.layout.n_features)].sum(axis=0)
-        return people, squares / people, sums.sum(axis=1) / people if sums.size else np.empty(0)
+        found = np.empty((1 + self.layout.sums, self.layout.n_features))
+        triangles.take(_diagonal(self.layout.n_features), axis=1).sum(axis=0, out=found[0])
+        if self.layout.sums:
+            sums.sum(axis=1, out=found[1])
+        found /= people
+        return people, found
 
     def add(self, log: NightLog, label: str, moments: Moments) -> None:
         """Add a night of these people, and its noise.
@@ -213,58 +213,30 @@ class Register:
                         f"some people were on {self.nights} nights before, as often as they may: leave out their rows "
                         "of this night"
                     )
-        tonight = moments._sums.moments()
-        low = _packed(tonight.second, tonight.sums, tonight.counts)
-        exact = np.stack([low, np.zeros_like(low) if tonight.high is None else _packed(*tonight.high)]) + log.exact()
-        _carry(*exact)
-        sums = exact << FACTOR_BITS
-        noisy = self._noisy(sums[0] - self._carried(log, number), sums[1], log.stream(exact))
-        noise = noisy[0] - sums[0] + ((noisy[1] - sums[1]) << LOW_BITS)
-        if not _is_below(_NOISE_BITS, noise):
-            raise ValueError("the noise of all nights together is more than the file can hold: begin another")
-        unit = -2 * self.noise.bits - self.noise.weight_bits
-        published = np.ldexp(noisy[1] * 2.0**LOW_BITS + noisy[0], unit)
-        people = log.nights[-1].people if log.nights else 0
-        log.add(label, people + moments.n * self.facts.n_is_public, ids, published, noise, exact)
-
-    def _noisy(
-        self, low: NDArray[np.int64], high: NDArray[np.int64], stream: core.NoiseStream
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """These limbs of integer sums, and a night's noise."""
-        limbs = self._blocks(low.copy()), self._blocks(high.copy())
+        tonight, shape = moments._sums.moments(), (self.layout.n_matrices, self.layout.n_features)
+        values = np.zeros((2, self.size + shape[0] * shape[1] * (shape[1] - 1) // 2), np.int64)
+        low, high = (self._blocks(limb, whole=True) for limb in values)
+        given = tonight.second, tonight.sums, tonight.counts, *(tonight.high or ())
+        for block, total in zip(given, (*low, *high), strict=False):
+            total[...] = block
+        steps = {k: step for k, step in self.factor.steps.items() if 0 < k < number}
+        exact, noises = log.exact(), log.noise([number - k for k in steps])
+        core.begin_night(values, exact, noises, np.array([*steps.values()], np.int64), *shape)
+        stream = log.stream(exact)
         if self.noise.diagonal:
-            add_noise(IntegerMoments(*limbs[0], limbs[1], self.noise.bits, 0), self.noise, stream)
-        low, high = (_packed(*limb) for limb in limbs)
-        _carry(low, high)
-        return low, high
+            add_noise(IntegerMoments(*low, high, self.noise.bits, 0), self.noise, stream)
+        unit = math.ldexp(1.0, -2 * self.noise.bits - self.noise.weight_bits)
+        noise, published = np.empty(self.size, np.int64), np.empty(self.size)
+        core.end_night(values, exact, unit, noise, published, *shape)
+        people = log.nights[-1].people if log.nights else 0
+        log.add(label, people + moments.n * self.facts.n_is_public, ids, published, noise)
 
-    def _carried(self, log: NightLog, number: int) -> NDArray[np.int64]:
-        """(size,), the combination of noise of nights before that this one subtracts, to the nearest whole number."""
-        low, high = np.full(self.size, 1 << FACTOR_BITS - 1), np.zeros(self.size, np.int64)
-        for k, step in self.factor.steps.items():
-            if 0 < k < number:
-                before = log.noise(number - k)
-                if _is_below(_ONE_LIMB_BITS, before):
-                    low += step * before
-                else:
-                    low += step * (before & (1 << _HALF_BITS) - 1)
-                    high += step * (before >> _HALF_BITS)
-        return np.asarray((low >> FACTOR_BITS) + (high << _HALF_BITS - FACTOR_BITS))
-
-    def _blocks(self, packed: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """(second moment, sums, counts), of which `_packed` made one vector."""
-        triangles, sums, counts = self._parts(packed)
-        d = self.layout.n_features
-        second = np.zeros((*self.layout.shape[:-2], d, d), packed.dtype)
-        second.reshape(-1, d * d)[:, _upper(d)] = triangles
-        return second, sums, counts
-
-    def _parts(self, packed: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """The same as views: (matrices, pairs) upper triangles of the second moment, sums, counts."""
-        d, last = self.layout.n_features, packed.size - self.layout.n_groups * self.layout.counts
-        first = self.layout.n_matrices * d * (d + 1) // 2
-        triangles = packed[:first].reshape(self.layout.n_matrices, -1)
-        return triangles, packed[first:last].reshape(d, -1), packed[last:]
+    def _blocks(self, sums: NDArray[Any], *, whole: bool = False) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """Second moments, sums and counts of a vector of them, as views; triangles of the first, unless ``whole``."""
+        d, last = self.layout.n_features, sums.size - self.layout.n_groups * self.layout.counts
+        first = self.layout.n_matrices * (d * d if whole else d * (d + 1) // 2)
+        shape = (*self.layout.shape[:-2], d, d) if whole else (self.layout.n_matrices, -1)
+        return sums[:first].reshape(shape), sums[first:last].reshape(d, -1), sums[last:]
 
     def release(self, log: NightLog, first: int, last: int, named: str) -> Release:
         """The moments of the people of nights ``first`` to ``last``."""
@@ -274,7 +246,10 @@ class Register:
             raise ValueError(f"{named}: nobody came")
         spread = float(np.linalg.norm(self.factor.combination(first, last)))
         noise = self.noise.deviations().scaled(spread, spread, spread)
-        noisy = normalized_moments(self.facts, self.layout, n, self._blocks(total), noise)
+        triangles, sums, counts = self._blocks(total)
+        second = triangles.take(_places(self.layout.n_features), axis=1)
+        blocks = second if self.layout.by_group else second[0], sums, counts
+        noisy = normalized_moments(self.facts, self.layout, n, blocks, noise)
         *others, of_nights = self.report.releases
         scaled = (replace(block, deviation=block.deviation * spread, scale=None) for block in of_nights.noise)
         entry = replace(of_nights, query=f"{of_nights.query}; here {named}", noise=tuple(scaled))
@@ -530,36 +505,19 @@ def _read(description: bytes) -> Register:
 
 
 @lru_cache(maxsize=4)
-def _upper(d: int) -> NDArray[np.intp]:
-    """Where the upper triangle lies in a (d, d) matrix."""
-    return np.flatnonzero(np.triu(np.ones((d, d), np.bool_)))
+def _places(d: int) -> NDArray[np.intp]:
+    """(d, d), where the entries of a symmetric matrix are among those of its upper triangle, by rows."""
+    i, j = np.ogrid[:d, :d]
+    first = np.minimum(i, j)
+    return np.asarray(first * (2 * d - first - 1) // 2 + np.maximum(i, j), np.intp)
 
 
 @lru_cache(maxsize=4)
 def _diagonal(d: int) -> NDArray[np.intp]:
-    """Where the diagonal lies in the upper triangle."""
-    return np.flatnonzero(_upper(d) % (d + 1) == 0)
+    return np.asarray(np.diagonal(_places(d)).copy())
 
 
 @lru_cache(maxsize=4)
 def _many(n: int) -> float:
     """Deviations that any of n columns exceed by chance on one in a thousand mornings."""
     return statistics.NormalDist().inv_cdf(1 - _FALSE_ALARMS / (2 * max(1, n)))
-
-
-def _packed(second: NDArray[Any], sums: NDArray[Any], counts: NDArray[Any]) -> NDArray[Any]:
-    """Blocks of moments as one vector, of the upper triangle of the first."""
-    d = second.shape[-1]
-    triangles = np.take(second.reshape(-1, d * d), _upper(d), axis=1)
-    return np.concatenate([triangles.ravel(), sums.ravel(), counts.ravel()])
-
-
-def _is_below(bits: int, noise: NDArray[np.int64]) -> bool:
-    """Whether all are, in magnitude, below 2^bits."""
-    return -(1 << bits) < int(noise.min(initial=0)) and int(noise.max(initial=0)) < 1 << bits
-
-
-def _carry(low: NDArray[np.int64], high: NDArray[np.int64]) -> None:
-    """Leave less than 2^40 in low limbs."""
-    high += low >> LOW_BITS
-    low &= (1 << LOW_BITS) - 1

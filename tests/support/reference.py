@@ -27,6 +27,7 @@ __all__ = [
     "Flow",
     "LazyNoise",
     "PencilPart",
+    "begin_night",
     "chacha20_block",
     "chacha20_stream",
     "clip_factors",
@@ -49,6 +50,7 @@ __all__ = [
     "noise_times_vector",
     "normal",
     "pack",
+    "packed_places",
     "pair_products",
     "people_run",
     "person_numbers",
@@ -67,6 +69,7 @@ __all__ = [
     "truncate_rows_top_k",
     "truncate_top_k",
     "unpack",
+    "wholes",
 ]
 
 NoiseShape = Literal["goe", "iid"]
@@ -1136,3 +1139,33 @@ def _ascent(block: Matrix, step_sizes: Vector, gradient: Product) -> tuple[Matri
         if np.all(np.abs(left) > 1e-10 * np.linalg.norm(moved, axis=1)):
             block = np.asarray((q * np.sign(left)).T)
     return block, quotients / len(step_sizes)
+
+
+def packed_places(n_matrices: int, d: int, n: int) -> list[int]:
+    """Where the upper triangles of (d, d) matrices are among n numbers, by rows, and what follows the matrices."""
+    upper = [matrix * d * d + i * d + j for matrix in range(n_matrices) for i in range(d) for j in range(i, d)]
+    return [*upper, *range(n_matrices * d * d, n)]
+
+
+def wholes(limbs: NDArray[np.int64]) -> list[int]:
+    """Numbers of two limbs, low + 2^40 high, (n,)."""
+    low, high = limbs.tolist()
+    return [a + (b << 40) for a, b in zip(low, high, strict=True)]
+
+
+def begin_night(
+    values: NDArray[np.int64],
+    exact: NDArray[np.int64],
+    before: NDArray[np.int64],
+    steps: NDArray[np.int64],
+    n_matrices: int,
+    d: int,
+) -> tuple[list[int], list[int]]:
+    """(n,) exact + values, packed; and 2^6 times these less the rounded 2^-6 sum_k steps_k before_k."""
+    tonight = wholes(values[:, packed_places(n_matrices, d, values.shape[1])])
+    sums = [a + b for a, b in zip(wholes(exact), tonight, strict=True)]
+    carried = [
+        math.floor(Fraction(sum(s * z for s, z in zip(steps.tolist(), column, strict=True)), 64) + Fraction(1, 2))
+        for column in (before.T.tolist() if len(before) else [[]] * len(sums))
+    ]
+    return sums, [64 * a - b for a, b in zip(sums, carried, strict=True)]
