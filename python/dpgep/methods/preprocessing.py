@@ -18,7 +18,7 @@ from dpgep.methods.eigen import on_one_thread
 from dpgep.methods.ranges import ColumnRanges, people_runs
 from dpgep.models.bins import FIRST_OCTAVE, N_OCTAVES, NORM_STEPS, Interval
 from dpgep.models.model import Matrix, Model
-from dpgep.models.preprocessing import LEAST_KEPT, AutoPreprocessing, Preprocessing
+from dpgep.models.preprocessing import LEAST_KEPT, VARIANCE_UNTOLD, AutoPreprocessing, Preprocessing
 from dpgep.privacy.curator import NoisyCounts, Stages
 from dpgep.privacy.ledger import split_budget
 
@@ -44,7 +44,7 @@ _MOST_LOOKS, _PARTS = 6, 32
 _QUARTILE_PARTS, _QUARTILES_WITHIN, _QUARTILE_REACH = 64, 0.999, 2.5
 # Deviations at which entries are cut off, for few columns: later where sizes are asked for, which that changes most.
 _LEAST_CUT, _LEAST_CUT_OF_SIZES = 6.0, 12.0
-_CUT_GROWS, _SIZES_SHOW = 0.3, 5.0
+_CUT_GROWS, _SIZES_SHOW = 0.05, 5.0
 # Least deviation of a column, relative to half of its interval, and at all; least eigenvalue of scaled columns.
 _LEAST_SPREAD, _LEAST_SCALE, _LEAST_EIGENVALUE = 2.0**-10, 2.0**-500, 2.0**-30
 # Deviations from which on a noisy count shows that it is not that of all people.
@@ -66,8 +66,9 @@ _WORTH_SHIFTING = 0.1
 _MUCH_SHORTER, _SHORT, _MOST_MEANS = 0.5, 0.25, 3
 # Bounds beyond this, and below its inverse, are of rows in units of their own: powers of bounds must not overflow.
 _FAR = 1e9
-# How much of the energy that a bound cuts off counts as an error of directions: rows that differ in kind turn them.
-_BIAS = 0.05
+# How much of the energy that a bound cuts off counts as an error of directions, which rows that differ in kind turn,
+# and of sizes.
+_BIAS, _BIAS_OF_SIZES = 0.05, 0.2
 # Deviations of the noise that the longest rows must exceed: a bound is wrong by less than a scale may be.
 _NORMS_TAIL = 2.5
 # Components that noise is weighed against where columns have variances of different sizes.
@@ -248,7 +249,8 @@ class _Estimator:
         variance, noise = square - mean**2, sums.deviation * np.sqrt(1 + 4 * mean**2) / n
         spread = np.maximum(np.sqrt(np.maximum(variance, sums.deviation / n)), _LEAST_SPREAD)
         location = interval.middle + interval.half * mean if shifted else None
-        scale = np.maximum(interval.half * spread, _LEAST_SCALE)
+        bought = np.maximum(interval.half * spread, _LEAST_SCALE)
+        scale = np.maximum(bought, self._least_scales(location))
         shows = np.where(found.looked, *_SHOWS)
         shows[[int(j) for j in ranges]] = _SHOWS_IN_PUBLIC
         at_ends = found.looked & (square > _AT_ENDS) & (sums.deviation > _MISLEADING * n)
@@ -258,7 +260,7 @@ class _Estimator:
         known[self._indicators] = True  # of a rare one only that is unknown: how much less it varies than it may
         if self._auto.quartiles is not None:
             centre = np.zeros(self._d) if location is None else location
-            self._look_at_quartiles(found, centre, np.where(known, scale, np.inf), self._part(self._auto.quartiles))
+            self._look_at_quartiles(found, centre, np.where(known, bought, np.inf), self._part(self._auto.quartiles))
         unsure = () if sums.deviation == 0 else tuple(np.flatnonzero(~known).tolist())
         return Preprocessing(
             1.0,
@@ -266,13 +268,19 @@ class _Estimator:
             scale,
             largest=self._cut,
             missing=self._missing,
-            variance_error=noise / spread**2,
+            variance_error=np.where(scale > bought, VARIANCE_UNTOLD, noise / spread**2),
             unsure=unsure,
             unseen=tuple(j for j in unsure if not holds[j]),
             n_present=n if self._auto.missing == "center" else None,
             magnitudes=found.magnitudes,
             places=found.places,
         )
+
+    def _least_scales(self, location: Matrix | None) -> Matrix:
+        """(d,), at which indicators are not cut off: a rare one stays one, and its mean the share of the people."""
+        least, share = np.zeros(self._d), 0.0 if location is None else location[self._indicators]
+        least[self._indicators] = np.maximum(share, 1 - share) / self._cut
+        return least
 
     def _look_at_quartiles(self, found: ColumnRanges, centre: Matrix, deviation: Matrix, mu: float) -> None:
         """Count people finely about the quartiles of all columns but indicators."""
@@ -299,7 +307,7 @@ class _Estimator:
         if math.isinf(self._stages.mu) and self._auto.precondition != "full":
             return self._as_is.largest
         shown = (self._stages.n or 0.0) * self._stages.mu / self._d**1.5
-        later = _CUT_GROWS * math.sqrt(shown) if math.isfinite(shown) else 0.0
+        later = _CUT_GROWS * self._least_cut * math.sqrt(shown) if math.isfinite(shown) else 0.0
         return max(self._least_cut if shown >= _SIZES_SHOW else _LEAST_CUT, math.sqrt(self._d), later)
 
     @property
@@ -367,7 +375,8 @@ class _Estimator:
     def _with_bound(self, mapped: Preprocessing, norms: Norms) -> Preprocessing:
         quantile = self._auto.quantile
         if quantile is None:
-            bound = norms.best_bound(self._n_rows or norms.n, self._d, self._stages.mu_left)
+            bias = _BIAS_OF_SIZES if self._model.traits.asks_sizes else _BIAS
+            bound = norms.best_bound(self._n_rows or norms.n, self._d, self._stages.mu_left, bias)
         elif quantile == 1 and norms.energy_cut:
             bound = mapped.largest * math.sqrt(self._d)
         else:
@@ -445,8 +454,8 @@ class Norms:
         within = np.cumsum(self.people)
         return float(self.norms[int(np.argmax(within >= share * within[-1]))] * 2 ** (0.5 / NORM_STEPS))
 
-    def best_bound(self, n: float, d: int, mu: float) -> float:
-        """The bound for the least sum of squares of the answer's noise and bias, relative to the energy kept.
+    def best_bound(self, n: float, d: int, mu: float, bias: float) -> float:
+        """The bound for the least sum of squares of the answer's noise and ``bias``, relative to the energy kept.
 
         Of the lower ends of the bins: rows that are all a little too long lose nothing but their length.
         """
@@ -457,10 +466,10 @@ class Norms:
             # energy that a bound keeps, in units of its square and of all energy
             in_squares = np.minimum(np.divide.outer(self.norms, bounds) ** 2, 1.0).T @ shares
             of_all = (bounds / self.norms[-1]) ** 2 * in_squares / ((self.norms / self.norms[-1]) ** 2 @ shares)
-            bias = _BIAS * (1 / of_all - 1)
+            lost = bias * (1 / of_all - 1)
         # the edge of the noise of a second moment and a mean (docs/mathematics.md, section 3)
         noise = 1.6 * math.sqrt(2 * d) / (n * mu) / in_squares
-        return float(bounds[int(np.argmin(noise**2 + bias**2))])
+        return float(bounds[int(np.argmin(noise**2 + lost**2))])
 
     def longer(self, bound: float) -> float:
         """The share of the people whose norms are larger than a bound."""

@@ -149,7 +149,7 @@ class Preprocessing(Shown):
     pairwise : whether what is absent is released besides, for covariances over the people who have both columns.
     energy_kept : fraction of the total squared norm left after clipping, estimated from the released histogram.
     variance_error : (d,), relative deviations of the noise in the variances of the columns, bought as squares of
-        ``scale`` or as ``variance``; None where they were not, and say nothing of them.
+        ``scale`` or as ``variance``; None where they were not, and say nothing of them, as from 2 on.
     unsure : columns whose scale neither the budget nor released moments showed: it may be wrong by any factor.
     unseen : of these, columns whose interval may not hold most people: no moments of what was cut off show their scale.
     variance : (d,), variances of the columns in units of the squares of ``scale``, as they were bought, where ``scale``
@@ -419,6 +419,8 @@ _OF_TAILS, _HIDDEN, _MOST_HIDDEN = 0.25, 26.0, 3.0
 # What rows five times as long as others hold of the variances, if they are as many as the noise of the histogram, 5.7
 # times that of the second moment in squared bounds, hides in five bins at 2.5 deviations: beyond 1, it is warned of.
 _FAR = 5.0**2 * 2.5 * math.sqrt(5) * 5.7
+# Relative deviation of its noise from which on a bought variance tells nothing, as of a rare indicator.
+VARIANCE_UNTOLD = 2.0
 # How many times what is missing of its bought variance a column had lost, in the median of public tables.
 _GROWN = 2.5
 # How many times what octaves show beyond a bound may be there; the most of it, in squared deviations.
@@ -464,7 +466,8 @@ def unclipped(
     shown *= not preprocessing.mixes_columns
     tails, _, longest, shift = np.clip(shown, -_MOST_TAILS, _MOST_TAILS)
     missing = np.where(lost > made_up, (_GROWN - 1) * (1 - left), 0.0)  # tails of its own, seen in part
-    bought = preprocessing.present(released.n) * np.where(np.isfinite(left_error), 1 + left_error + missing, 0.0)
+    told = left_error < VARIANCE_UNTOLD
+    bought = preprocessing.present(released.n) * np.where(told, 1 + left_error + missing, 0.0)
     most = np.maximum(np.maximum(bought, before * (1 + held)), before + _TWICE * longest)
     seen = np.divide(after, before + tails, out=np.ones(len(left)), where=tails > 0)
     lost = np.maximum(lost, np.minimum(1 - seen, _MOST_LOST))

@@ -6,8 +6,8 @@
 
 const dpgep = (() => {
   const FEW = 0.005, SHOWN = 4, RESOLVED = 100; // dpgep.models.redundant
-  const DEPENDENT = 0.6; // dpgep.models.clipping
-  const CONVERGED = 1e-6, MOST_STEPS = 100, STEP = 0.8, COLLINEAR = 30, DROWNED = 0.5; // dpgep.results.least_squares
+  const DEPENDENT = 0.45; // dpgep.models.clipping
+  const CONVERGED = 1e-6, MOST_STEPS = 100, SHORTEST = 0.5, COLLINEAR = 30, DROWNED = 0.5; // dpgep.results.least_squares
 
   // ---- Linear algebra
 
@@ -232,10 +232,15 @@ const dpgep = (() => {
       return [inverted(inUnits).map((row, i) => row.map((x, j) => x / scale[i] / scale[j])), table(matrix.length, matrix.length, () => 0)];
     }
     let [g, vectors] = resolvent(matrix, v), held = table(matrix.length, matrix.length, () => 0);
+    const inner = (a, b) => sum(a.map((row, i) => dot(row, b[i])));
+    let change = held, length = 1;
     for (let round = 0; round < MOST_STEPS; round++) {
-      const change = combined(ofMean(g, m, w), -1, held);
+      const before = change;
+      change = combined(ofMean(g, m, w), -1, held);
       if (size(product(product(g, change), g)) <= CONVERGED * size(g)) break;
-      held = combined(held, STEP, change);
+      const left = inner(before, change) / Math.max(inner(before, before), 1e-300);
+      length = clipped(length / Math.max(1 - left, 1e-300), SHORTEST, 1);
+      held = combined(held, length, change);
       [g, vectors] = resolvent(combined(matrix, 1, held), v, vectors);
     }
     return [g, noiseSquared(g, v, m, w)];

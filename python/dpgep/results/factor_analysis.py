@@ -31,6 +31,8 @@ _NULL_DRAWS = 19
 _DRAWS = 80
 # Change at which a fit, and a rotation, have converged, and most steps of each.
 _CONVERGED, _MOST_STEPS = 1e-9, 1000
+# The least part of the decrease that the gradient promises of a step, and rounding of squares.
+_DECREASE, _ROUNDING = 1e-4, 1e-13
 _POWER = 4  # of promax
 # Public, and the same in every run: nothing about the data depends on it.
 _SEED = 0x666163746F72
@@ -167,17 +169,40 @@ def _standardized(covariance: Matrix) -> Matrix:
 
 
 def _minres(correlation: Matrix, k: int, start: Matrix) -> tuple[Matrix, Matrix]:
-    """Loadings (d, k) on principal axes, and Psi (d,)."""
-    from scipy.optimize import minimize  # heavy
+    """Loadings (d, k) on principal axes, and Psi (d,): by projected Newton steps, halved until squares become less.
 
-    def squares(psi: Matrix) -> tuple[float, Matrix]:
+    With V the eigenvectors of squares l_m^2 that count, P = V V^T, and the others v_j, the second derivatives are P o P
+    + 2 sum_j v_j v_j^T o V diag(l_m/(l_m - l_j)) V^T; the first term alone, positive, serves where they are not.
+    """
+    psi, low = start, np.arange(len(start)) < len(start) - k
+
+    def squares(psi: Matrix) -> tuple[float, Matrix, Matrix]:
         values, vectors = np.linalg.eigh(correlation - np.diag(psi))
-        left = np.minimum(values, np.where(np.arange(len(values)) < len(values) - k, np.inf, 0.0))
-        return float(left @ left) / 2, -(vectors**2) @ left
+        return float(np.sum(values[low | (values < 0)] ** 2)) / 2, values, vectors
 
-    options = {"gtol": _CONVERGED, "ftol": 0.0, "maxiter": _MOST_STEPS}
-    psi = minimize(squares, start, jac=True, method="L-BFGS-B", bounds=[(_LEAST, 1.0)] * len(start), options=options).x
-    values, vectors = np.linalg.eigh(correlation - np.diag(psi))
+    least, values, vectors = squares(psi)
+    for _ in range(_MOST_STEPS):
+        counted = low | (values < 0)
+        v, w = vectors[:, counted], values[counted]
+        gradient = -(v**2) @ w
+        free = np.flatnonzero(np.where(gradient > 0, psi > _LEAST, psi < 1))
+        if not (np.abs(gradient[free]) > _CONVERGED).any():
+            break
+        others = zip(values[~counted], vectors[:, ~counted].T, strict=True)
+        curved = 2 * sum(np.outer(u, u) * ((v * (w / (w - value))) @ v.T) for value, u in others)
+        block, product = np.ix_(free, free), (v @ v.T) ** 2
+        hessian = (product + curved)[block]
+        if np.linalg.eigvalsh(hessian)[0] <= 0:
+            hessian = product[block]
+        step, share = np.zeros(len(psi)), 1.0
+        step[free] = np.linalg.lstsq(hessian, -gradient[free], rcond=None)[0]
+        while share > _CONVERGED:
+            tried = np.clip(psi + share * step, _LEAST, 1.0)
+            found, values, vectors = squares(tried)
+            if found <= least * (1 + _ROUNDING) + _DECREASE * gradient @ (tried - psi):
+                break
+            share /= 2
+        psi, least = tried, found
     return vectors[:, : -k - 1 : -1] * np.sqrt(np.maximum(values[: -k - 1 : -1], 0.0)), psi
 
 

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpgep._optional import data_frame
 from dpgep._show import html_table, interval_picture, with_intervals
@@ -170,7 +171,7 @@ def means_by(
     less = np.hypot(half * spread, np.hypot(below[:, :, None], above[:, None]))
     more = np.hypot(half * spread, np.hypot(above[:, :, None], below[:, None]))
     means_below, means_above = found.mean_reach
-    unknown = np.where(groups.shares < _SHOWN * groups.least * (noisy.noise.sums > 0), np.inf, 0.0)
+    unknown = np.where(found.shown, 0.0, np.inf)
     f, p_values, least, squares, of_noise = found.tests()
     return GroupMeans(
         category=category,
@@ -213,9 +214,14 @@ class _Groups:
         return joint(self.numbers, self.groups, self.noisy)
 
     @property
+    def shown(self) -> NDArray[np.bool_]:
+        """(k,), whether a group stands out of the noise: else its mean is unknown, and that of all stands for it."""
+        return np.asarray(self.groups.shares >= _SHOWN * self.groups.least * (self.noisy.noise.sums > 0))
+
+    @property
     def effects(self) -> Matrix:
         """(p, k), means of groups less that of all."""
-        return np.asarray(self.joint[0] / self.groups.divisors)
+        return np.asarray(self.joint[0] / self.groups.divisors * self.shown)
 
     @property
     def means(self) -> Matrix:

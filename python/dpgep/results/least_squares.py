@@ -39,7 +39,7 @@ from dpgep.sources.names import Names
 # that are nearly collinear; and least weights in a sum of columns that is constant.
 _DROWNED, _COLLINEAR, _DEPENDS = 0.5, 30.0, 1e-3
 # Relative change at which the correction for the noise of the mean has converged, and steps towards it.
-_CONVERGED, _MOST_STEPS, _STEP = 1e-6, 100, 0.8
+_CONVERGED, _MOST_STEPS, _SHORTEST = 1e-6, 100, 0.5
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -440,15 +440,18 @@ def _exact_inverse(covariance: Matrix, columns: NDArray[np.intp], basis: Matrix,
 def _corrected_inverse(matrix: Matrix, variation: float, mean: Matrix, mean_variation: float) -> tuple[Matrix, Matrix]:
     """G = (matrix + Xi)^-1, positive definite, and Xi = E[N G N] for N = Z - m e^T - e m^T.
 
-    The part of Z, v (tr(G) I + G), is solved for exactly (`_resolvent`); that of the mean is found in steps, until a
-    step would not move G.
+    The part of Z, v (tr(G) I + G), is solved for exactly (`_resolvent`); that of the mean is found in steps, as long as
+    the last one asks for, until a step would not move G.
     """
     g, of_mean = _resolvent(matrix, variation), np.zeros_like(matrix)
+    change, length = of_mean, 1.0
     for _ in range(_MOST_STEPS):
-        change = _of_mean(g, mean, mean_variation) - of_mean
+        before, change = change, _of_mean(g, mean, mean_variation) - of_mean
         if np.linalg.norm(g @ change @ g) <= _CONVERGED * np.linalg.norm(g):  # the same in any basis
             break
-        of_mean = of_mean + _STEP * change
+        left = float(np.vdot(before, change)) / max(float(np.vdot(before, before)), 1e-300)
+        length = min(max(length / max(1 - left, 1e-300), _SHORTEST), 1.0)
+        of_mean = of_mean + length * change
         g = _resolvent(matrix + of_mean, variation)
     return g, _noise_squared(g, variation, mean, mean_variation)
 
