@@ -2,7 +2,9 @@
 
 #include "register.hpp"
 
-PYBIND11_MODULE(DPGEP_MODULE, module) {
+namespace {
+
+void register_all(pybind11::module_& module) {
   module.doc() = "Compiled kernels of dpgep (private; reached through dpgep._dispatch).";
   module.attr("__version__") = DPGEP_VERSION;
   register_build_info(module);
@@ -29,4 +31,14 @@ PYBIND11_MODULE(DPGEP_MODULE, module) {
   register_rayleigh_flow(module);
   register_row_weights(module);
   register_stochastic(module);
+}
+
+}  // namespace
+
+// These are the same in all modules, each of which is loaded by its own name.
+PYBIND11_MODULE(_core_baseline, module) {
+  register_all(module);
+}
+PYBIND11_MODULE(_core_v3, module) {
+  register_all(module);
 }

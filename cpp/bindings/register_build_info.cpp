@@ -5,6 +5,7 @@
 #include <string>
 
 #include "register.hpp"
+#include "variant.hpp"
 
 namespace py = pybind11;
 
@@ -29,11 +30,11 @@ std::string eigen_version() {
 }
 
 std::map<std::string, std::string> build_info() {
-  return {{"variant", DPGEP_VARIANT},
+  return {{"variant", dpgep::bindings::variant},
           {"compiler", compiler()},
           {"eigen", eigen_version()},
           {"cxx_standard", std::to_string(__cplusplus)},
-          {"flags", DPGEP_FLAGS}};
+          {"flags", dpgep::bindings::flags}};
 }
 
 }  // namespace
