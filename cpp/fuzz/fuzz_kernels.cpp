@@ -23,6 +23,7 @@
 #include "dpgep/fixed_point.hpp"
 #include "dpgep/fixed_point_columns.hpp"
 #include "dpgep/integer_moments.hpp"
+#include "dpgep/night_sums.hpp"
 #include "dpgep/people.hpp"
 #include "dpgep/people_runs.hpp"
 #include "dpgep/row_weights.hpp"
@@ -381,6 +382,72 @@ void fuzz_truncate(Bytes bytes) {
   }
 }
 
+// Sums of nights are those of whole numbers, or refused, whatever a register holds.
+void fuzz_night(Bytes bytes) {
+  const Index d = bytes.take_between(1, 5);
+  const Index n_matrices = bytes.take_between(1, 2);
+  const Index others = bytes.take_between(0, 9);
+  const Index n_steps = bytes.take_between(0, 3);
+  const int shift = bytes.take_between(0, 40);
+  NightShape shape{n_matrices, d};
+  if (bytes.take_between(0, 3) == 0) {
+    shape = {bytes.take<std::int64_t>(), bytes.take<std::int64_t>()};
+  }
+  const auto numbers = [&](Index size, int bits) {
+    std::vector<std::int64_t> found = bytes.take_rest<std::int64_t>(static_cast<std::size_t>(size));
+    found.resize(static_cast<std::size_t>(size));
+    for (std::int64_t& x : found) x >>= bits;
+    return found;
+  };
+  const Index n = n_matrices * (d * (d + 1) / 2) + others;
+  const Index m = n_matrices * d * d + others;
+  std::vector<std::int64_t> steps = numbers(n_steps, bytes.take_between(46, 63));
+  std::vector<std::int64_t> values = numbers(2 * m, shift);
+  std::vector<std::int64_t> exact = numbers(2 * n, shift);
+  const std::vector<std::int64_t> before = numbers(n_steps * n, shift);
+  const auto whole = [](const std::vector<std::int64_t>& limbs, Index size, Index j) {
+    return limbs[static_cast<std::size_t>(j)] +
+           static_cast<Wide>(limbs[static_cast<std::size_t>(size + j)]) * (Wide{1} << limb_bits);
+  };
+  std::vector<Index> places;
+  for (Index at = 0; at < m; ++at) {
+    const Index in_matrix = at % (d * d);
+    if (at >= n_matrices * d * d || in_matrix % d >= in_matrix / d) places.push_back(at);
+  }
+  std::vector<Wide> sums;
+  for (Index j = 0; j < n; ++j) {
+    sums.push_back(whole(exact, n, j) + whole(values, m, places[static_cast<std::size_t>(j)]));
+  }
+  std::vector<std::int64_t> noise(static_cast<std::size_t>(n));
+  std::vector<double> published(noise.size());
+  try {
+    begin_night(view(values, 2, m), view(exact, 2, n), const_view(before, n_steps, n),
+                {steps.data(), n_steps}, shape);
+    for (Index j = 0; j < n; ++j) {
+      Wide carried = 1 << (night_factor_bits - 1);
+      for (Index k = 0; k < n_steps; ++k) {
+        carried += static_cast<Wide>(steps[static_cast<std::size_t>(k)]) *
+                   before[static_cast<std::size_t>(k * n + j)];
+      }
+      const Wide sum = sums[static_cast<std::size_t>(j)];
+      const Wide expected = sum * (1 << night_factor_bits) - (carried >> night_factor_bits);
+      require(whole(exact, n, j) == sum, "exact sums add up");
+      require(whole(values, m, places[static_cast<std::size_t>(j)]) == expected,
+              "noise before is subtracted");
+    }
+    end_night(const_view(values, 2, m), const_view(exact, 2, n), 0.5, {noise.data(), n},
+              {published.data(), n}, shape);
+  } catch (const std::invalid_argument&) {
+    return;
+  }
+  for (Index j = 0; j < n; ++j) {
+    const Wide value = whole(values, m, places[static_cast<std::size_t>(j)]);
+    require(
+        value - whole(exact, n, j) * (1 << night_factor_bits) == noise[static_cast<std::size_t>(j)],
+        "noise is what is left");
+  }
+}
+
 // A run is within the histogram, whatever counts and tails are.
 void fuzz_people_run(Bytes bytes) {
   const auto deviation = bytes.take<double>();
@@ -699,7 +766,7 @@ void fuzz_table(Bytes bytes) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   Bytes bytes(data, size);
-  switch (bytes.take_between(0, 21)) {
+  switch (bytes.take_between(0, 22)) {
     case 0:
       fuzz_fixed_point<double>(bytes);
       break;
@@ -762,6 +829,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       break;
     case 20:
       fuzz_people_run(bytes);
+      break;
+    case 21:
+      fuzz_night(bytes);
       break;
     default:
       fuzz_sums(bytes);

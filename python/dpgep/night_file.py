@@ -86,34 +86,32 @@ class NightFile:
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
             if not self.path.stat().st_size:  # also where somebody else has made it, for all to read
                 self.path.chmod(0o600)
-        elif not self.path.exists():
-            raise ValueError(NO_NIGHTS.format(self.path))
-        with self._locked(write=write) as file:
-            with self._named():
-                log = NightLog(file, self.path, self._known)
-            yield log
-            with self._named():
-                log.commit()
-            self._known = log.labels, log.nights
-
-    @contextmanager
-    def _locked(self, *, write: bool) -> Iterator[FileIO]:
         with self._named():
-            file = FileIO(os.fspath(self.path), "r+" if write else "r")
+            try:
+                file = FileIO(os.fspath(self.path), "r+" if write else "r")
+            except FileNotFoundError:
+                raise ValueError(NO_NIGHTS.format(self.path)) from None
         with file:
             with self._named():
-                until = time.monotonic() + _PATIENCE
-                while not try_lock(file.fileno(), write):
-                    if time.monotonic() > until:
-                        raise TimeoutError("another process uses them")
-                    time.sleep(_PAUSE)
+                self._lock(file, write=write)
             try:
                 with self._named():
                     if not os.path.samestat(os.fstat(file.fileno()), os.stat(self.path)):
                         raise OSError("another file was put in this place")
-                yield file
+                    log = NightLog(file, self.path, self._known)
+                yield log
+                with self._named():
+                    log.commit()
+                self._known = log.labels, log.nights
             finally:
                 unlock(file.fileno())  # also where a forked child has inherited the file
+
+    def _lock(self, file: FileIO, *, write: bool) -> None:
+        until = time.monotonic() + _PATIENCE
+        while not try_lock(file.fileno(), write):
+            if time.monotonic() > until:
+                raise TimeoutError("another process uses them")
+            time.sleep(_PAUSE)
 
     @contextmanager
     def _named(self) -> Iterator[None]:

@@ -105,7 +105,14 @@ class Register:
 
         Where it is public who came when, they are not, and the night will be refused.
         """
-        moments = Moments(
+        moments = self._nobody._emptied()
+        if self.person is not None and not self.facts.n_is_public and (came := log.came(self.nights)):
+            moments._identities = Identities(left_out=Identities(came))
+        return moments
+
+    @cached_property
+    def _nobody(self) -> Moments:
+        return Moments(
             self.model,
             bound=self.bound,
             preprocessing=self.preprocessing,
@@ -115,9 +122,6 @@ class Register:
             rows=self.rows,
             largest_weight=self.largest_weight,
         )
-        if self.person is not None and not self.facts.n_is_public and (came := log.came(self.nights)):
-            moments._identities = Identities(left_out=Identities(came))
-        return moments
 
     @cached_property
     def facts(self) -> PublicFacts:
@@ -151,8 +155,8 @@ class Register:
         """In what the last four weeks differ from all nights before, by what was published alone."""
         if (last := len(log.nights)) < 2 * _WINDOW:
             return ""
-        deviations = self.drift(log, last)
-        moved = np.flatnonzero(deviations > _many(len(deviations)))
+        many = _many((1 + self.layout.sums) * self.layout.n_features)
+        moved = np.flatnonzero(self.drift(log, last, many) > many)
         if not len(moved):
             return ""
         d, names = self.layout.n_features, self.model.feature_names
@@ -160,10 +164,11 @@ class Register:
         found = [("mean square of ", "mean of ")[j // d] + str(who[j % d]) for j in moved]
         return ", ".join(found[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
 
-    def drift(self, log: NightLog, last: int) -> Matrix:
+    def drift(self, log: NightLog, last: int, beyond: float = 0.0) -> Matrix:
         """(d,) or (2 d,): what changes of mean squares and means exceed slight ones by, in units of their deviations.
 
-        These hold the noise, exactly, and people's spread, at most: of x^2 in [0, 1] it is q (1 - q), q being its mean.
+        Zeros where the noise alone shows that none is over ``beyond``. Deviations hold the noise, exactly, and people's
+        spread, at most: of x^2 in [0, 1] it is q (1 - q), q being its mean.
         """
         spans = (1, last - _WINDOW), (last - _WINDOW + 1, last)
         (n_before, total), (n_so_far, so_far) = log.so_far(last - _WINDOW), log.so_far(last)
@@ -173,13 +178,16 @@ class Register:
         noise, groups, drawn = self.noise.deviations(), self.layout.n_groups, float(rows[1] @ rows[1])
         of_sums = np.array([[noise.second**2 * self.layout.n_matrices], [noise.sums**2 * groups]])[: len(before)]
         of_count = 0.0 if self.facts.n_is_public else noise.counts**2 * groups
+        moved = np.abs(now - before)
+        if (moved <= beyond * np.sqrt(drawn * of_sums)).all():
+            return np.zeros(moved.size)
         squares = before**2
         large = np.minimum(np.maximum(before[0] + 2 * noise.second * math.sqrt(drawn), 0), 1)  # mean squares
         spread = np.maximum(large - squares, 0)
         spread[0] = large * (1 - large)
         slight = np.sqrt(spread)
         slight[0] = large
-        change = np.maximum(np.abs(now - before) - _SLIGHT * slight, 0)
+        change = np.maximum(moved - _SLIGHT * slight, 0)
         root = np.sqrt(drawn * (of_sums + of_count * squares) + spread * (self.nights * (1 / n + 1 / n_now)))
         constant: Matrix = np.where(change > 0, math.inf, 0.0)  # without noise
         np.divide(change, root, out=constant, where=root > 0)
