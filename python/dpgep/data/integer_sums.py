@@ -42,8 +42,8 @@ from dpgep.data.rows import (
     Rows,
     Sums,
     Weights,
+    add_on_grid,
     block_height,
-    clipped_blocks,
     group_counts,
     joined_views,
     kernel_form,
@@ -338,16 +338,7 @@ class GridSums(Sums):
             for part in SparseRows(batch.rows).on_grid(self.bits, batch.rows.n):
                 self._add_sparse(part, batch.groups)
             return
-        for people, block in clipped_blocks(batch.rows, 0, self.bits):
-            if self.sums.size:
-                marks = np.zeros((len(block), self.sums.shape[1]))
-                marks[np.arange(len(block)), 0 if batch.groups is None else batch.groups[people]] = 1.0
-                self.sums += (block.T @ marks).astype(np.int64)
-            if self._squares.size:
-                low = block * block
-                high = np.floor(np.ldexp(low, -HALF))
-                low -= np.ldexp(high, HALF)
-                self._squares += np.stack([high.sum(axis=0), low.sum(axis=0)]).astype(np.int64)
+        add_on_grid(batch, self.bits, self.sums, self._squares)
 
     def of_people(self, weight_bits: int) -> GridSums:
         """The same, in which a person has the weight 2^``weight_bits``."""

@@ -402,6 +402,20 @@ def mark_groups(indicator: Matrix, groups: NDArray[np.intp] | None, people: slic
         indicator[np.arange(len(indicator)), groups[people]] = mark
 
 
+def add_on_grid(batch: Batch, bits: int, sums: NDArray[np.int64], squares: NDArray[np.int64]) -> None:
+    """Add rows in fixed point to ``sums``, (d, groups), and squares of entries to (2, d): of 2^HALF and of 1."""
+    for people, block in clipped_blocks(batch.rows, 0, bits):
+        if sums.size:
+            marks = np.zeros((len(block), sums.shape[1]))
+            marks[np.arange(len(block)), 0 if batch.groups is None else batch.groups[people]] = 1.0
+            sums += (block.T @ marks).astype(np.int64)
+        if squares.size:
+            low = block * block
+            high = np.floor(np.ldexp(low, -HALF))
+            low -= np.ldexp(high, HALF)
+            squares += np.stack([high.sum(axis=0), low.sum(axis=0)]).astype(np.int64)
+
+
 def group_counts(n: int, groups: NDArray[np.intp] | None, n_groups: int) -> NDArray[np.int64]:
     """Number of people per group; without groups, everybody is in each."""
     return np.full(n_groups, n) if groups is None else np.bincount(groups, minlength=n_groups)
