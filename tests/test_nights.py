@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import shutil
 import signal
 import stat
@@ -456,6 +457,39 @@ def test_what_was_not_begun_to_the_end_is_begun_again(path: Path) -> None:
             dpgep.Nights(path)
         dpgep.Nights(path, **TERMS).add(rows_of(0), night="0")
         assert dpgep.Nights(path).labels == ("0",)
+
+
+def test_whatever_was_damaged_a_register_gives_its_own_bits_or_is_refused(path: Path) -> None:
+    """Bits, lengths, and pieces of later files, as of a copy that was made while nights were added."""
+    nights, chance = dpgep.Nights(path, keep=2, **TERMS), random.Random(0)
+    states, expected, given, refused = [], [], 0, 0
+    for night in range(6):
+        expected.append(nights.add(rows_of(night), night=str(night)).fingerprint)
+        states.append(path.read_bytes())
+    for trial in range(90):
+        content = bytearray(states[3])
+        if trial % 3 == 0:
+            content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
+        elif trial % 3 == 1:
+            del content[chance.randrange(len(content)) :]
+        else:
+            size, content = chance.choice([16, 64, 512]), bytearray(states[5])
+            for start in range(0, len(content), size):
+                piece = chance.choice(states[3:])[start : start + size]
+                content[start : start + len(piece)] = piece
+        path.write_bytes(content)
+        try:
+            there = dpgep.Nights(path)
+            seen = len(there.labels)
+            assert there.release().fingerprint == expected[seen - 1]
+            for night in range(seen, 6):
+                assert there.add(rows_of(night), night=str(night)).fingerprint == expected[night]
+        except ValueError as error:
+            refused += bool(re.search(r"is damaged|holds no nights", str(error)))
+        else:
+            given += 1
+    assert given + refused == 90
+    assert 0 < given < refused
 
 
 @pytest.mark.parametrize("keep", [2, 3])
