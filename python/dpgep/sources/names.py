@@ -24,9 +24,18 @@ _WHO = (
     "patient|person|pers|people|user|customer|client|member|subject|subj|student|employee|account|respondent|household|"
     "participant|hh|case|record|row|order"
 )
-_IDENTIFIES = re.compile(rf"id|ids|uuid|guid|ssn|mrn|pid|identifier|rowid|rownames|({_WHO}|visit|session|device)ids?")
+_OTHERS = (
+    "pupil|learner|candidate|applicant|resident|staff|worker|emp|cust|nhs|policy|contract|loan|card|invoice|ticket|"
+    "serial|passport|phone|tax"
+)
+_IDENTIFIES = re.compile(
+    rf"id|ids|uid|uuid|guid|ssn|mrn|pid|identifier|rowid|rownames|({_WHO}|{_OTHERS}|visit|session|device)ids?"
+)
 # Whole names that number people or rows; "nr_children" is a count.
-_NUMBERS = re.compile(rf"subject|patient|participant|respondent|.* nr|nr|(({_WHO}) ?|int)(nr|no|num|number)")
+_NUMBERS = re.compile(
+    r"subject|patient|participant|respondent|e ?mail( address)?|user ?name|iban|.* nr|nr|"
+    rf"(({_WHO}|{_OTHERS}) ?|int)(nr|no|num|number)"
+)
 
 
 class EncodedNames(tuple[str, ...]):
