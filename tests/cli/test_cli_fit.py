@@ -283,6 +283,8 @@ def test_a_budget_in_a_file_pays_until_it_refuses(run: Run) -> None:
         (["pac"], "invalid choice: 'pac', did you mean 'pca'?"),
         (["pca", "people.csv", "--epsilno", "1"], "no option --epsilno, did you mean '--epsilon'?"),
         (["pca", "people.csv", "--categories", "a=n,s", "b=f,m", *BUDGET], "repeat it for each, --categories a="),
+        (["pca", "--categories", "a=n,s", "b=f,m", *BUDGET, "people.csv"], "repeat it for each, --categories a="),
+        (["pca", *BUDGET, "--categories", "a=n,s", "b=f,m", "people.csv"], "no file or folder 'b=f,m' (an option"),
         (["pca", "people.csv", "--eps", "1"], "no option --eps, did you mean '--epsilon'?"),
         (["pca", "people.csv", "--adjacency", "add-remov"], "invalid choice: 'add-remov', did you mean 'add-remove'?"),
         (["pca", "people.csv", "--columns", "age,heigth", *BUDGET], "no column 'heigth', did you mean 'height'?"),

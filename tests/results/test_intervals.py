@@ -2,6 +2,7 @@
 
 import math
 import pickle
+import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -404,3 +405,24 @@ def test_correlations_of_bounded_rows_and_of_drowned_columns(rng: np.random.Gene
     assert wide_high[0, 1] - wide_low[0, 1] > 1.5 * (high[0, 1] - low[0, 1])
     with pytest.raises(ValueError, match="bound"):
         correlation_intervals(moments, rows="bounded")
+
+
+def test_variances_that_noise_drowns_are_warned_of() -> None:
+    """Of a bound 60 times as long as rows, groups stand out and variances within them do not."""
+    rng = np.random.default_rng(3)
+    labels = rng.integers(0, 2, 20_000)
+    x = rng.standard_normal((20_000, 3)) + 3.0 * labels[:, None]
+    problem = dpgep.fda(x, labels, classes=[0, 1], bound=200.0)
+    for epsilon, warned in ((0.5, True), (1e5, False)):
+        solution = solve_seeded(problem, 1, epsilon=epsilon, delta=1e-6, n_components=1)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            solution.intervals()
+        assert any("noise drowns the variances" in str(each.message) for each in caught) == warned
+
+
+def test_redundancy_that_noise_hides_is_warned_of() -> None:
+    x = np.random.default_rng(3).standard_normal((2000, 2))
+    release = dpgep.release(x, bound=300.0, epsilon=0.1, delta=1e-6)
+    with pytest.warns(dpgep.AccuracyWarning, match="noise hides the columns"):
+        release.redundancy([0], [1])

@@ -177,3 +177,12 @@ def test_a_seed_repeats_the_rows() -> None:
 def test_what_is_wrong_is_said(arguments: Any, message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
         released().sample(**{"n": 5, "seed": 1, **arguments})
+
+
+@pytest.mark.parametrize("unit", [1e-200, 1e200])
+def test_columns_whose_squares_overflow(unit: float) -> None:
+    x = np.random.default_rng(0).standard_normal((2000, 2))
+    release = dpgep.release(pd.DataFrame({"far": x[:, 0] * unit, "near": x @ [1.0, 1.0]}), epsilon=math.inf)
+    with np.errstate(all="raise"):
+        rows = release.sample(4000, seed=0)
+    assert abs(np.corrcoef(rows["far"] / unit, rows["near"])[0, 1] - math.sqrt(0.5)) < 0.1

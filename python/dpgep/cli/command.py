@@ -39,6 +39,9 @@ def say(text: str) -> None:
             print(text, file=sys.stderr, flush=True)
 
 
+ONE_VALUE = "an option takes one value: repeat it for each, --categories a=x,y --categories b=u,v"
+
+
 class UsageError(ValueError):
     """Arguments that are no use together, or name what is not there; nothing was read or spent."""
 
@@ -77,8 +80,8 @@ class Parser(argparse.ArgumentParser):
         if wrong:
             choices = [str(each) for action in self._actions for each in action.choices or ()]
             message = f"{message.partition(' (')[0]}{did_you_mean(wrong[1], choices)}"
-        elif re.match(r"unrecognized arguments: [^-\s]+=", message):
-            message += " (an option takes one value: repeat it for each, --categories a=x,y --categories b=u,v)"
+        elif re.match(r"unrecognized arguments: [^-\s]", message):
+            message += f" (words without an option stand together, and {ONE_VALUE})"
         self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
 
 

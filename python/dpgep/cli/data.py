@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import dpgep
-from dpgep.cli.command import UsageError, interval, known, usage, words
+from dpgep.cli.command import ONE_VALUE, UsageError, interval, known, usage, words
 from dpgep.sources import Selection
 from dpgep.sources.encoding import declared_categories, is_date_type
 from dpgep.sources.files import CsvFiles
@@ -56,6 +56,9 @@ class Data:
         progress: bool | None = None,
     ) -> None:
         declared = categories or {}
+        stray = next((path for path in paths if declared and "=" in path and not Path(path).exists()), None)
+        if stray is not None:
+            raise UsageError(f"there is no file or folder {stray!r} ({ONE_VALUE})")
         with usage():
             first = dpgep.scan(list(paths)).source
             #: names of the columns of a table, in order; None for one array

@@ -112,7 +112,7 @@ def cca(X: Any, Y: Any, *, center: bool = True, **terms: Unpack[Terms]) -> Momen
         or, where the budget is too small for scales, only shifts rows. ``components * solution.scale`` has unit rows.
         With a number, rescale views of different scales by public factors first.
     preprocessing, center, adjacency, public_n, person, rows, weights, largest_weight
-        As in `dpgep.pca`.
+        As in `dpgep.pca`. Raises as it does, and ValueError for views of different numbers of people.
     """
     return moment_problem(lambda x, y: models.CcaModel((x.width, y.width), center), (X, Y), (), **terms)
 
@@ -158,7 +158,7 @@ def multiset_cca(views: Sequence[Any], *, center: bool = True, **terms: Unpack[T
     bound : "auto" or float
         As in `dpgep.cca`, of the joint row: all parts are clipped together.
     preprocessing, center, adjacency, public_n, person, rows, weights, largest_weight
-        As in `dpgep.pca`.
+        As in `dpgep.pca`. Raises as `dpgep.cca` does, and for views that are no list of two or more.
 
     Examples
     --------
@@ -248,7 +248,7 @@ def sir(
         Public slice edges, H + 1 numbers for H slices; the outer two may be infinite and exclude nobody. Never
         compute edges from the data: one replaced person would move every quantile (see docs/errata.md).
     bound, preprocessing, adjacency, public_n, person, rows, weights, largest_weight
-        As in `dpgep.fda`.
+        As in `dpgep.fda`. Raises as it does, and ValueError without a public range, or edges that increase.
     """
     interior = tuple(slice_edges(slices, y_range, edges).tolist())
     return moment_problem(lambda x: models.SirModel(x.width, interior), (X,), (y,), **terms)

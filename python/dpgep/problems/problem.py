@@ -424,7 +424,7 @@ def problem_of(model: RowModel, *data: Any, **terms: Unpack[Terms]) -> MomentPro
         What a person consists of, one argument each: rows of each view as `dpgep.pca` takes them, and labels or a
         response where the model has a grouping.
     bound, preprocessing, adjacency, public_n, person, rows, weights, largest_weight
-        As in `dpgep.pca`; the bound is that of the joint row of all views.
+        As in `dpgep.pca`; the bound is that of the joint row of all views. Raises as it does, and for other data.
     """
     require_row_model(model)
     people, n_views = inputs_of(model, *data), len(model.views)

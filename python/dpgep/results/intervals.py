@@ -58,6 +58,8 @@ _MUCH, _UNSEEN, _LONGER = 0.25, 0.15, 0.3
 # The same where as much again may have been there, or intervals do not hold clipping, by rows unlike Gaussian ones
 # too: of 50 tables of normal columns none has lost as much, of log-normal ones all but one, and one of 25 is as unlike.
 _SOME, _AGAIN, _UNLIKE = 0.05, 2.0, 0.55
+# A ridge of more than this part of the average variance shows that noise drowns them.
+_DROWNED = 0.5
 # Halvings of [-1, 1] by which the end of an interval of correlations is found.
 _HALVINGS = 40
 # Public, and the same in every run: nothing about the data depends on it.
@@ -136,6 +138,13 @@ def bootstrap_intervals(
         noisy = replace(noisy, released=replace(noisy.released, n=noisy.released.n / clipping.people))
     values = solved(replace(noisy, released=_copy(noisy.released)).pair(), regularization).values
     truth = noisy.plausible_truth(max(_WHOLE, k + _WHOLE // 2))
+    scales = truth.pair().b
+    if scales is not None and regularization > _DROWNED * float(np.trace(scales)) / len(scales):
+        message = (
+            "noise drowns the variances of the columns: eigenvalues are drawn towards zero, and intervals may not hold "
+            "that. Ask about fewer columns, or release with more people or a larger epsilon"
+        )
+        warn(message, AccuracyWarning)
     people = _People(truth.before.released, truth.numbers, bound if rows == "bounded" else None)
     world = _World.of(truth, people, regularization)
     # eigenvalues of a covariance are all its own; elsewhere those beyond the components stay as they were

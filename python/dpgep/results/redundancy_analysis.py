@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep._checks import require_count, require_flag
+from dpgep.errors import AccuracyWarning, warn
 from dpgep.models.clipping import clipping_reach
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, standardization_of, total_mean
@@ -137,7 +138,11 @@ def _explained(
     share, slopes, left, over = shares(g, covariance)
     drowned = standardization_of(released).drowned[:p]
     if np.trace(g @ xi @ g) > np.trace(g) or (drowned.any() if weights is None else drowned.all()):
-        return share, 0.0, 1.0  # noise hides x, or y
+        warn(
+            "noise hides the columns of x, or of y: what is explained, and intervals of it, may not hold",
+            AccuracyWarning,
+        )
+        return share, 0.0, 1.0
     residuals = np.vstack([np.eye(p), -slopes])
     moved = -(residuals * over) @ residuals.T
     moved[np.arange(p), np.arange(p)] += over * (left if weights is None else 1 - share)

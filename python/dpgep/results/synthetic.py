@@ -13,7 +13,7 @@ from dpgep._checks import require_count
 from dpgep._optional import MissingExtraError, import_extra
 from dpgep.models.model import Matrix
 from dpgep.models.moments import group_factors, total_mean, total_share
-from dpgep.models.preprocessing import AutoPreprocessing
+from dpgep.models.preprocessing import AutoPreprocessing, location_and_scale
 from dpgep.models.row_model import Classes
 from dpgep.results.classifiers import label_array, within_covariance
 from dpgep.results.columns import Columns, ReleasedColumns, on_one_thread_of_blas
@@ -63,12 +63,13 @@ def sample(
         sums, weights = group_factors(released)
         means, covariance = sums * weights[:, None], within_covariance(released)
         codes = generator.choice(len(weights), size=n, p=1 / weights / np.sum(1 / weights))
-    noise = np.full(d, released.noise.second)
-    if preprocessing is not None:
-        means = np.array([preprocessing.mean(mean) for mean in means])
-        if preprocessing.scale is not None:
-            covariance *= np.outer(preprocessing.scale, preprocessing.scale)
-            noise *= preprocessing.scale**2
+    location, scale = location_and_scale(preprocessing, d)
+    drawn = np.array([j for group in release._indicators_of(features) for j in group], dtype=np.intp)
+    units, shift = np.ones(d), np.zeros(d)  # numbers are drawn as they are mapped: squares in their units may overflow
+    units[drawn], shift[drawn] = scale[drawn], location[drawn]
+    means = means * units + shift
+    covariance *= np.outer(units, units)
+    noise = released.noise.second * units**2
     shares = np.bincount(codes, minlength=len(means)) / n
     heads = {group: name for name, group in release._categories.items()}
     places = {heads.get(tuple(features[list(group)].tolist())): group for group in release._indicators_of(features)}
@@ -77,6 +78,7 @@ def sample(
     for group in groups:
         _make_shares(means, covariance, group, shares)
     rows = _drawn(means[codes], possible_covariance(covariance, noise), groups, generator)
+    rows = rows * (scale / units) + (location - shift)
     for column, (low, high) in limits.items():
         np.clip(rows[:, int(column)], low, high, out=rows[:, int(column)])
     table = _table(rows, feature_names, categories)
