@@ -117,6 +117,8 @@ def _field_checks(kind: type) -> dict[str, tuple[Callable[[str, Any], object], b
 
 def _is_number(value: Any) -> bool:
     """Whether the value is one number that a float can hold: NaN, and an array of one entry, are none."""
+    if type(value) is float:
+        return value == value
     try:
         return not getattr(value, "ndim", 0) and bool(-math.inf <= value <= math.inf) and not math.isnan(float(value))
     except (TypeError, ValueError, OverflowError):

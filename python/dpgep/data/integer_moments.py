@@ -46,12 +46,12 @@ _LIMB_BITS = 62
 LOW_BITS = 40
 
 # Additions that are worth a thread with sums of its own; those between two looks at whether to stop (some 0.2 s), for
-# which a row counts as no fewer than the next; and the memory for such sums on all threads: where they are larger,
-# threads share tiles of one.
+# which a row counts as no fewer than the next; and the memory for such sums, of one thread and of all: where they are
+# larger, threads share tiles of one.
 _WORK_OF_A_SHARE = 1e8
 _WORK_OF_A_PART = 4e9
 _WORK_OF_A_ROW = 1000
-_SHARES_BYTES = 1 << 25
+_SHARE_BYTES, _SHARES_BYTES = 1 << 24, 1 << 28
 # Rows for each column below which looking at all of them takes less time than folding (measured).
 _FEW_ROWS = 2
 # From here on a triangle is folded faster by several threads than by one.
@@ -278,8 +278,8 @@ class ExactMomentAccumulator(ExactSums):
         n_worthwhile = int(n * pairs // _WORK_OF_A_SHARE)
         if n_worthwhile < 2:
             return 1
-        n_threads = own_thread_count()
-        return n_threads if n_threads <= n_worthwhile and n_threads * pairs * 16 <= _SHARES_BYTES else 1
+        n_threads = min(own_thread_count(), max(_SHARES_BYTES // (16 * pairs), 1))
+        return n_threads if n_threads <= n_worthwhile and 16 * pairs <= _SHARE_BYTES else 1
 
     def _add_at_once(self, batch: Batch, n: int) -> None:
         """Add n people who fit the partial sums: all of them, or none.
@@ -329,6 +329,7 @@ class ExactMomentAccumulator(ExactSums):
 
         edges = [n * i // n_parts for i in range(n_parts + 1)]
         run([partial(add, *ends) for ends in pairwise(edges)], n_shares)
+        run([share._fold for share in shares.values()], n_shares)
         sums, *others = shares.values()
         for share in others:
             sums.merge(share)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -381,12 +382,12 @@ class _Estimator:
             bound = mapped.largest * math.sqrt(self._d)
         else:
             bound = norms.quantile(quantile)
-        found = replace(mapped, energy_kept=norms.kept(bound), rows_clipped=norms.longer(bound))
+        found = partial(replace, mapped, energy_kept=norms.kept(bound), rows_clipped=norms.longer(bound))
         if mapped.scale is None and not 1 / _FAR <= bound <= _FAR:  # a power of two changes no digit
             unit = math.ldexp(1.0, math.frexp(bound)[1])
-            return replace(found, bound=bound / unit, scale=np.full(self._d, unit))
+            return found(bound=bound / unit, scale=np.full(self._d, unit))
         seen = norms if mapped.linear is None else mapped  # entries were cut off before rows were multiplied
-        return replace(found, bound=bound, energy_cut=seen.energy_cut, rows_cut=seen.rows_cut)
+        return found(bound=bound, energy_cut=seen.energy_cut, rows_cut=seen.rows_cut)
 
     def _norms(self, mapped: Preprocessing) -> Norms:
         """Norms of mapped rows: any, or those that their entries allow where these are cut off.

@@ -115,14 +115,15 @@ def with_clipping_bias(
     found = result.diagnostics
     if clipped is None or result.moments is None or preprocessing is None or not isinstance(noisy, MomentsPencil):
         return result
-    preprocessing = preprocessing.shown_by(clipped)
     exact = preprocessing.variance_error is None or not (np.any(preprocessing.variance_error) or clipped.noise.second)
     if preprocessing.energy_kept == 1 and exact:  # without noise nothing is clipped: it is holes that lessen variances
         return result
     noisy, support = replace(noisy, released=paired(result.moments)), getattr(found, "support", None)
-    turn = partial(
-        turn_by_clipping, noisy, paired(clipped), preprocessing, found.regularization, len(found.lost), support
-    )
+
+    def turn() -> tuple[Matrix, float]:
+        shown = preprocessing.shown_by(clipped)
+        return turn_by_clipping(noisy, paired(clipped), shown, found.regularization, len(found.lost), support)
+
     return replace(
         result,
         diagnostics=replace(found, accuracy=found.accuracy.biased(turn)),

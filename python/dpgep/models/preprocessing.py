@@ -226,8 +226,12 @@ class Preprocessing(Shown):
 
     def uncut(self) -> Preprocessing:
         """The same without a limit to entries."""
+        return self._with(largest=_LARGEST)
+
+    def _with(self, **parts: Any) -> Preprocessing:
+        """The same but for parts that need no check."""
         found = copy(self)
-        object.__setattr__(found, "largest", _LARGEST)
+        vars(found).update(parts)
         return found
 
     @property
@@ -318,7 +322,7 @@ class Preprocessing(Shown):
         before, squares = second.diagonal(), np.square(mean).sum(axis=0)
         most = np.minimum(_ABOUT * part, gain * self.bound**2 / 2)
         shown = (before - squares - noise > part / _ABOUT) & (before + noise < most) & (squares < part / 4)
-        return replace(self, unsure=tuple(j for j in self.unsure if j in self.unseen or not shown[j]))
+        return self._with(unsure=tuple(j for j in self.unsure if j in self.unseen or not shown[j]))
 
     def quantiles(self, share: float, level: float) -> Matrix | None:
         """(d, 3), quantiles of columns and intervals, by the finest counts of each; None where none were bought."""
