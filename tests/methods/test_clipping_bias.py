@@ -72,6 +72,19 @@ def test_columns_have_lost_what_the_histogram_says_where_variances_are_not_known
         np.testing.assert_allclose(lost_variances(left, noise, nearer, 1000.0), 2.5 * 0.3)
 
 
+def test_more_is_hidden_where_something_shows_tails() -> None:
+    """1.6 times what is seen, and 2.5 times where entries were cut off; more where few rows lost it, up to a limit."""
+    left, short = np.array([4.0, 8.0]), Preprocessing(3.0, np.zeros(2), energy_kept=0.8, rows_clipped=0.5)
+    for expected, shown in (
+        (1.6, short),
+        (2.5, replace(short, energy_cut=0.1)),
+        (2.5, replace(short, rows_clipped=0.25)),
+        (2.5 * 5**0.25, replace(short, rows_clipped=0.05)),
+        (2.5 * 8**0.25, replace(short, rows_clipped=1e-9)),
+    ):
+        np.testing.assert_allclose(lost_variances(left, np.zeros(2), shown, 1000.0), expected * 0.25 * left)
+
+
 def test_columns_have_lost_at_least_what_octaves_show_beyond_the_bound() -> None:
     """Of a log-normal column beside normal ones, in the median of 20 draws, from half to 2.5 times what it lost.
 

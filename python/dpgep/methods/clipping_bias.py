@@ -22,9 +22,12 @@ from dpgep.models.redundant import Redundancy, reduced
 from dpgep.models.row_model import MomentsPencil
 
 # Chosen on half of the public tables of benchmarks/real_tables.py (docs/mathematics.md, section 5): how many times as
-# much as is seen was lost, and at most, in units of what is left; the share of tails that are independent, and normal
-# rows that stand for the others; the part of what their mean and columns show by which groups move.
-_GROWN, _MOST, _INDEPENDENT, _ROWS, _MOVED = 2.5, 50.0, 0.85, 8, 0.75
+# much as is seen was lost, where nothing shows tails and elsewhere, and at most, in units of what is left; the share of
+# tails that are independent, and normal rows that stand for the others; the part of what their mean and columns show by
+# which groups move.
+_GROWN, _MOST, _INDEPENDENT, _ROWS, _MOVED = (1.6, 2.5), 50.0, 0.85, 8, 0.75
+# Clipped rows that lost more than the mean square each show tails: by what power of that, and at most, more was lost.
+_LONGER, _LONGEST = 0.25, 8.0
 # Deviations by which what a column has lost may differ from what is missing of its bought variance.
 _NEAR = 0.5
 # Draws, the same in every run.
@@ -49,8 +52,11 @@ def lost_variances(left: Matrix, noise: Matrix, preprocessing: Preprocessing, n:
         sure = sees & np.isfinite(near)
         together = float((before - left)[sure].sum()) - float(np.linalg.norm(near[sure]))
         share = max(share, together / max(float(left[sure].sum()), 1e-300))
-    found = np.maximum(_GROWN * np.clip(share * left, low, high), octave_losses(preprocessing, np.zeros(len(left)))[1])
-    return np.asarray(np.minimum(found, _MOST * left))
+    least, likely, *_ = octave_losses(preprocessing, np.zeros(len(left)))
+    lost, rows = 1 / preprocessing.energy_kept - 1, preprocessing.rows_clipped
+    tails = lost >= rows or preprocessing.energy_cut > 0 or bool(least.any())
+    grown = _GROWN[tails] * (np.clip(lost / rows, 1.0, _LONGEST) ** _LONGER if rows else 1.0)
+    return np.asarray(np.minimum(np.maximum(grown * np.clip(share * left, low, high), likely), _MOST * left))
 
 
 def turn_by_clipping(
