@@ -16,14 +16,9 @@ namespace dpgep {
 using DensePeople =
     std::variant<ConstRows<std::uint8_t>, ConstRows<float>, ConstRows<double>, std::vector<Column>>;
 
-// Up to that many features and groups in all, add_dense_moments is at least as fast as BLAS:
-// measured with AVX2 beside AVX-512; without fused operations, with SSE2 beside the same, and half
-// of that for BLAS that has AVX.
-#if defined(__FMA__) || defined(__aarch64__)
-inline constexpr Index narrow_dimension = 200;
-#else
-inline constexpr Index narrow_dimension = 100;
-#endif
+// Up to that many features and groups in all, add_dense_moments is at least as fast as BLAS: of
+// this variant, which bindings that are compiled once for all of them cannot know.
+extern const Index narrow_dimension;
 
 // Adds sum_i w_i z_i z_i^T to total for j >= i, z_i = [row i on the grid; 2^bits e(groups_i)]: the
 // rows are those of fixed_point_rows, and stay in the cache until they have been multiplied. There
