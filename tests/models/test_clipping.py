@@ -53,7 +53,7 @@ def test_answers_reach_as_far_as_twice_as_much_was_clipped() -> None:
     assert (float(below), float(above)) == pytest.approx((0.5 * 0.2, 0.5 * 0.2))
     # dependent tails have the signs of the leading direction, and those turned
     below, above = clipping_reach(clipping, np.array(0.0), restored, lambda other: other[0, 2], np.array([1.0, 1, -1]))
-    assert below == above == pytest.approx(0.5 * 0.45 * 0.2)
+    assert below == above == pytest.approx(0.5 * 0.6 * 0.2)
     assert not np.any(clipping_reach(None, np.ones(2), restored, np.diagonal))
 
 

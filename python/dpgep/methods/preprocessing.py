@@ -67,9 +67,8 @@ _WORTH_SHIFTING = 0.1
 _MUCH_SHORTER, _SHORT, _MOST_MEANS = 0.5, 0.25, 3
 # Bounds beyond this, and below its inverse, are of rows in units of their own: powers of bounds must not overflow.
 _FAR = 1e9
-# How much of the energy that a bound cuts off counts as an error of directions, which rows that differ in kind turn,
-# and of sizes.
-_BIAS, _BIAS_OF_SIZES = 0.05, 0.2
+# How much of the energy that a bound cuts off counts as an error of directions: rows that differ in kind turn them.
+_BIAS = 0.05
 # Deviations of the noise that the longest rows must exceed: a bound is wrong by less than a scale may be.
 _NORMS_TAIL = 2.5
 # Components that noise is weighed against where columns have variances of different sizes.
@@ -376,8 +375,7 @@ class _Estimator:
     def _with_bound(self, mapped: Preprocessing, norms: Norms) -> Preprocessing:
         quantile = self._auto.quantile
         if quantile is None:
-            bias = _BIAS_OF_SIZES if self._model.traits.asks_sizes else _BIAS
-            bound = norms.best_bound(self._n_rows or norms.n, self._d, self._stages.mu_left, bias)
+            bound = norms.best_bound(self._n_rows or norms.n, self._d, self._stages.mu_left)
         elif quantile == 1 and norms.energy_cut:
             bound = mapped.largest * math.sqrt(self._d)
         else:
@@ -455,8 +453,8 @@ class Norms:
         within = np.cumsum(self.people)
         return float(self.norms[int(np.argmax(within >= share * within[-1]))] * 2 ** (0.5 / NORM_STEPS))
 
-    def best_bound(self, n: float, d: int, mu: float, bias: float) -> float:
-        """The bound for the least sum of squares of the answer's noise and ``bias``, relative to the energy kept.
+    def best_bound(self, n: float, d: int, mu: float) -> float:
+        """The bound for the least sum of squares of the answer's noise and bias, relative to the energy kept.
 
         Of the lower ends of the bins: rows that are all a little too long lose nothing but their length.
         """
@@ -467,10 +465,10 @@ class Norms:
             # energy that a bound keeps, in units of its square and of all energy
             in_squares = np.minimum(np.divide.outer(self.norms, bounds) ** 2, 1.0).T @ shares
             of_all = (bounds / self.norms[-1]) ** 2 * in_squares / ((self.norms / self.norms[-1]) ** 2 @ shares)
-            lost = bias * (1 / of_all - 1)
+            bias = _BIAS * (1 / of_all - 1)
         # the edge of the noise of a second moment and a mean (docs/mathematics.md, section 3)
         noise = 1.6 * math.sqrt(2 * d) / (n * mu) / in_squares
-        return float(bounds[int(np.argmin(noise**2 + lost**2))])
+        return float(bounds[int(np.argmin(noise**2 + bias**2))])
 
     def longer(self, bound: float) -> float:
         """The share of the people whose norms are larger than a bound."""

@@ -20,7 +20,7 @@ from dpgep._show import Shown
 from dpgep.models.model import Matrix
 
 # Entries of M between two columns, over the largest that Cauchy and Schwarz allow, where tails depend on each other.
-_DEPENDENT = 0.45
+_DEPENDENT = 0.6
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -6,7 +6,7 @@
 
 const dpgep = (() => {
   const FEW = 0.005, SHOWN = 4, RESOLVED = 100; // dpgep.models.redundant
-  const DEPENDENT = 0.45; // dpgep.models.clipping
+  const DEPENDENT = 0.6; // dpgep.models.clipping
   const CONVERGED = 1e-6, MOST_STEPS = 100, SHORTEST = 0.5, COLLINEAR = 30, DROWNED = 0.5; // dpgep.results.least_squares
 
   // ---- Linear algebra

@@ -27,7 +27,7 @@ from dpgep.results.intervals import RowLaw, correlation_intervals, require_law
 from dpgep.sources.names import Names
 
 # Of what a mean may have lost, the part that intervals hold.
-_REACHED = 0.1
+_REACHED = 0.2
 # How many times what octaves show beyond a bound may be there.
 _TWICE = 2.0
 # Values of this many columns are printed, and with their intervals.
