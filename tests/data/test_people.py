@@ -1087,3 +1087,22 @@ def test_ids_are_no_feature_however_they_are_named() -> None:
     for person, message in ((source["key"], "person is a column of a source"), (5, "one id for each row")):
         with pytest.raises(TypeError, match=message):
             dpgep.pca(np.ones((6, 2)), person=person, bound=9.0)
+
+
+@pytest.mark.parametrize("name", ["person", "weights"])
+def test_a_series_in_another_order_than_the_rows_is_refused(name: str) -> None:
+    """By position, others would be protected, or weighted, than its index says."""
+    x = pd.DataFrame(np.random.default_rng(0).standard_normal((60, 2)), columns=["a", "b"])
+    beside = pd.Series(np.repeat(np.arange(1, 31), 2))
+    others: dict[str, Any] = {"largest_weight": 30.0} if name == "weights" else {}
+
+    def solved(values: Any, rows: Any = x) -> Any:
+        return dpgep.solve(dpgep.pca(rows, bound=3.0, **{name: values}, **others), mu=math.inf, n_components=1)
+
+    shuffled = beside.sample(frac=1.0, random_state=0)
+    with pytest.raises(ValueError, match=rf"{name} has another index .* pass {name}.loc\[X.index\], or"):
+        solved(shuffled)
+    # together in another order, or without an index, rows and values are what they were
+    expected = solved(beside).components
+    for values, rows in ((shuffled, x.loc[shuffled.index]), (beside.to_numpy(), x), (list(beside), x.to_numpy())):
+        np.testing.assert_allclose(np.abs(solved(values, rows).components), np.abs(expected), atol=1e-12)

@@ -44,6 +44,13 @@ class Beside(NamedTuple):
             "select other columns"
         )
 
+    @property
+    def of_other_rows(self) -> str:
+        return (
+            f"{self.name} has another index than the rows, in another order perhaps: pass {self.name}.loc[X.index], or "
+            f"{self.name}.to_numpy() where they go together by position"
+        )
+
 
 IDS, WEIGHTS = Beside("person", "ids", "an id"), Beside("weights", "weights", "one")
 
@@ -255,6 +262,10 @@ def split_off(views: Sequence[Any], given: Any, column: Beside = IDS) -> tuple[t
         name = getattr(given, "name", None)
         if isinstance(name, str) and any(_has_columns(view) and name in _columns(view) for view in views):
             raise ValueError(column.a_feature(name))
+        index: Any = getattr(given, "index", None)  # of a list, a method
+        for view in views if hasattr(index, "equals") else ():
+            if is_frame(view) and len(view) == len(index) and not index.equals(view.index):
+                raise ValueError(column.of_other_rows)
         return tuple(views), given
     tables = [view for view in views if _has_columns(view) and given in _columns(view)]
     if not tables:
