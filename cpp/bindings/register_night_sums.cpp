@@ -50,7 +50,8 @@ exact += values; then values = 2**6 exact - floor(2**-6 sum_k steps_k before_k +
 Numbers have two limbs, low + 2**40 high, of which the low one of exact is in [0, 2**40).
 
 values: (2, m) int64, n_matrices (d, d) matrices, of which the upper triangles count, and other numbers;
-exact: (2, n) int64, the triangles by rows, and the others; before: (k, n) int64; steps: (k,) int64.
+exact: (2, n) int64, the triangles by rows, and the others; before: (k, n) int64, in [-2**62, 2**62);
+steps: (k,) int64.
 
 Raises ValueError for other shapes, overlaps, more than 2**12 steps, one beyond 2**16, and for numbers that
 no register holds (values and exact are then unspecified).

@@ -404,7 +404,7 @@ void fuzz_night(Bytes bytes) {
   std::vector<std::int64_t> steps = numbers(n_steps, bytes.take_between(46, 63));
   std::vector<std::int64_t> values = numbers(2 * m, shift);
   std::vector<std::int64_t> exact = numbers(2 * n, shift);
-  const std::vector<std::int64_t> before = numbers(n_steps * n, shift);
+  const std::vector<std::int64_t> before = numbers(n_steps * n, std::max(shift, 1));
   const auto whole = [](const std::vector<std::int64_t>& limbs, Index size, Index j) {
     return limbs[static_cast<std::size_t>(j)] +
            static_cast<Wide>(limbs[static_cast<std::size_t>(size + j)]) * (Wide{1} << limb_bits);

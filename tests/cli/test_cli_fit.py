@@ -285,6 +285,8 @@ def test_a_budget_in_a_file_pays_until_it_refuses(run: Run) -> None:
         (["pca", "people.csv", "--categories", "a=n,s", "b=f,m", *BUDGET], "repeat it for each, --categories a="),
         (["pca", "--categories", "a=n,s", "b=f,m", *BUDGET, "people.csv"], "repeat it for each, --categories a="),
         (["pca", *BUDGET, "--categories", "a=n,s", "b=f,m", "people.csv"], "no file or folder 'b=f,m' (an option"),
+        (["pca", *BUDGET, "--categories", "a=n,s", "b=*/c.csv"], "no files match 'b=*/c.csv'"),
+        (["pca", *BUDGET, "--categories", "a=n,s", "b=" + 300 * "f"], f"no file or folder 'b={300 * 'f'}' (an option"),
         (["pca", "people.csv", "--eps", "1"], "no option --eps, did you mean '--epsilon'?"),
         (["pca", "people.csv", "--adjacency", "add-remov"], "invalid choice: 'add-remov', did you mean 'add-remove'?"),
         (["pca", "people.csv", "--columns", "age,heigth", *BUDGET], "no column 'heigth', did you mean 'height'?"),

@@ -238,6 +238,13 @@ def test_factors_are_those_of_statsmodels(table: str) -> None:
     assert "correlations of the factors" in repr(promax)
 
 
+def test_uncorrelated_columns_have_no_common_part() -> None:
+    """All eigenvalues of a full factorial design are equal."""
+    design = np.stack(np.meshgrid(*[[-1.0, 1.0]] * 6), axis=-1).reshape(-1, 6)
+    found = released(design).factors(n_factors=2, rotation=None)
+    np.testing.assert_allclose(found.loadings @ found.loadings.T + np.diag(found.uniqueness), np.eye(6), atol=1e-6)
+
+
 def test_loadings_lie_in_their_intervals_and_noise_is_no_factor() -> None:
     """Of 14 loadings and three releases; and of 40 without factors 5 % find one: P(> 12) = 4e-8."""
     truth = released(of_factors(100_000, np.random.default_rng(0))).factors(n_factors=2).loadings

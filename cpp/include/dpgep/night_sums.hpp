@@ -23,7 +23,7 @@ struct NightShape {
 // exact += values; then values = 2^6 exact - round(2^-6 sum_k steps_k before_k), halves upwards.
 //
 // values: (2, m) unpacked; exact: (2, n), of which the low limbs are in [0, 2^40) afterwards;
-// before: a row of n numbers for each step.
+// before: a row of n numbers for each step, all in [-2^62, 2^62).
 //
 // Throws std::invalid_argument for other shapes, over 2^12 steps or one beyond 2^16; for low limbs
 // beyond 2^62, high limbs beyond 2^54 and a rounded number outside [-2^62, 2^62). Both arrays are

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import re
 from collections.abc import Hashable, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
@@ -56,9 +58,9 @@ class Data:
         progress: bool | None = None,
     ) -> None:
         declared = categories or {}
-        stray = next((path for path in paths if declared and "=" in path and not Path(path).exists()), None)
-        if stray is not None:
-            raise UsageError(f"there is no file or folder {stray!r} ({ONE_VALUE})")
+        for path in paths if declared else ():
+            if "=" in path and not re.search(r"[*?[]|://", path) and not os.path.exists(path):
+                raise UsageError(f"there is no file or folder {path!r} ({ONE_VALUE})")
         with usage():
             first = dpgep.scan(list(paths)).source
             #: names of the columns of a table, in order; None for one array

@@ -193,7 +193,7 @@ class _Estimator:
 
     def _unscaled(self, found: Preprocessing) -> Preprocessing:
         """The location alone."""
-        return replace(found, scale=None, variance_error=None, largest=self._as_is.largest, unsure=())
+        return replace(found, scale=None, variance_error=None, largest=self._as_is.largest, unsure=(), unseen=())
 
     def _affords(self, precondition: Literal["columns", "units", "full"]) -> bool:
         """Whether a preconditioning was asked for, or would help.

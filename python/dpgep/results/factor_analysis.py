@@ -188,8 +188,9 @@ def _minres(correlation: Matrix, k: int, start: Matrix) -> tuple[Matrix, Matrix]
         free = np.flatnonzero(np.where(gradient > 0, psi > _LEAST, psi < 1))
         if not (np.abs(gradient[free]) > _CONVERGED).any():
             break
-        others = zip(values[~counted], vectors[:, ~counted].T, strict=True)
-        curved = 2 * sum(np.outer(u, u) * ((v * (w / (w - value))) @ v.T) for value, u in others)
+        curved = np.zeros_like(correlation)
+        for value, u in zip(values[~counted], vectors[:, ~counted].T, strict=True):  # or equal: no curvature
+            curved += 2 * np.outer(u, u) * ((v * np.divide(w, w - value, out=np.zeros_like(w), where=w != value)) @ v.T)
         block, product = np.ix_(free, free), (v @ v.T) ** 2
         hessian = (product + curved)[block]
         if np.linalg.eigvalsh(hessian)[0] <= 0:
