@@ -91,6 +91,15 @@ def test_help_works_without_the_extras() -> None:
     assert "AttributeError: dpgep.sklearn: sklearn is not installed: run pip install 'dpgep[sklearn]'" in shown.stderr
 
 
+def test_the_extra_of_the_command_line_holds_all_that_it_imports() -> None:
+    project = (Path(__file__).resolve().parents[2] / "pyproject.toml").read_text(encoding="utf-8")
+    held = re.search(r'^cli = \["dpgep\[(.*)\]"\]$', project, flags=re.MULTILINE)
+    code = "".join(path.read_text(encoding="utf-8") for path in (PACKAGE / "cli").iterdir() if path.suffix == ".py")
+    imported = set(re.findall(r'import_extra\([^)]*, "(\w+)"\)', code))
+    assert held is not None
+    assert {"pandas", "plot"} <= imported <= {"cli", *held[1].split(",")}
+
+
 def test_one_version() -> None:
     assert dpgep.__version__ == importlib.metadata.version("dpgep") == dpgep.build_info()["version"]
     root = Path(__file__).resolve().parents[2]
