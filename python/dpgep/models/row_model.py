@@ -386,8 +386,8 @@ class MomentsPencil(NoisyPencil):
         released, standard, noise = self.released, self.standardization, self.released.noise
         if not (self.model.traits.is_covariance or standard is not None) or released.pairs is not None:
             return None
-        # of the mean's noise e: -m e^T - e m^T
-        size = noise.sums * math.sqrt(r * released.sums.shape[1]) / total_share(released)
+        # of the mean's noise e: -m e^T - e m^T; that e is longer by 6 deviations has a probability of exp(-18)
+        size = noise.sums * (math.sqrt(r * released.sums.shape[1]) + 6.0) / total_share(released)
         most = noise.second * float(leading_of_noise(r, 0, seed, n_draws).max())
         most += 2 * size * float(np.linalg.norm(self.pencil.factors))
         longest = 1.0 if self.scale is None else float(self.scale.max())
