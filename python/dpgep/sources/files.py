@@ -134,11 +134,14 @@ class CsvFiles(ArrowTable):
 def _joined(batches: Iterable[Any]) -> Iterator[Any]:
     """The rows of small batches in larger ones, which are converted faster, and worth fetching ahead."""
     begun: list[Any] = []
+    size = 0
     for batch in itertools.chain(batches, [None]):
-        begun += [] if batch is None else [batch]
-        if begun and (batch is None or sum(each.nbytes for each in begun) >= BATCH_BYTES):
+        if batch is not None:
+            begun.append(batch)
+            size += batch.nbytes  # asked once for each: it visits every buffer
+        if begun and (batch is None or size >= BATCH_BYTES):
             yield from pyarrow().Table.from_batches(begun).combine_chunks().to_batches()
-            begun = []
+            begun, size = [], 0
 
 
 def _parsing(separator: str, **options: Any) -> Any:
