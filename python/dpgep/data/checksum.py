@@ -19,9 +19,8 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -31,7 +30,7 @@ from dpgep._dispatch import core
 from dpgep._threads import run, thread_count
 from dpgep.data.rows import Rows
 from dpgep.errors import DataChangedError
-from dpgep.sources.batches import Columns
+from dpgep.sources.batches import Columns, even_slices, slices
 
 # Words of a block: keys, words and reversed words stay in the second-level cache (measured: half the size is slower).
 _WORDS = 1 << 14
@@ -94,14 +93,15 @@ class PassChecksum:
         return combined(["\n".join(self._changes).encode(), *streams])
 
     def _add(self, part: str, values: Any) -> None:
-        kind = _Table if isinstance(values, Columns) else _Stream
-        arrays = values.raw_columns()[0] if isinstance(values, Columns) else [values]
-        form = f"{part} {kind.__name__} {' '.join(each.dtype.str for each in arrays)}"
+        is_table = isinstance(values, Columns)
+        arrays = values.raw_columns()[0] if is_table else [values]
+        form = f"{part} {'table' if is_table else 'stream'} {' '.join(each.dtype.str for each in arrays)}"
         if self._forms.get(part) != form:
             self._forms[part] = form
             self._changes.append(f"{self._n_rows} {form}")
         if form not in self._streams:
-            self._streams[form] = kind(_keys(self._key))
+            keys = _keys(self._key)
+            self._streams[form] = _Table(keys, len(arrays)) if is_table else _Stream(keys)
         self._streams[form].update(values)
 
 
@@ -150,35 +150,31 @@ class _Stream:
 
     def _sums(self, blocks: Bytes) -> bytes:
         sums = np.empty((len(blocks), 2), np.uint64)
-        n_threads = max(1, min(thread_count(), len(blocks) // _BLOCKS_OF_A_THREAD))
-        ends = [len(blocks) * i // n_threads for i in range(n_threads + 1)]
-        run([partial(self._add_sums, blocks, sums, i, j) for i, j in pairwise(ends)], n_threads)
-        return sums.tobytes()
 
-    def _add_sums(self, blocks: Bytes, sums: NDArray[np.uint64], first: int, last: int) -> None:
-        for i in range(first, last):
-            sums[i] = core.keyed_sums(blocks[i], *self._keys)
+        def fill(part: slice) -> None:
+            for block, found in zip(blocks[part], sums[part], strict=True):
+                found[:] = core.keyed_sums(block, *self._keys)
+
+        _in_threads(fill, len(blocks))
+        return sums.tobytes()
 
 
 class _Table:
     """The checksum of columns: a word for each entry, whose blocks are as many rows as there are keys."""
 
-    def __init__(self, keys: NDArray[np.uint64]) -> None:
+    def __init__(self, keys: NDArray[np.uint64], n_columns: int) -> None:
         self._keys = keys
         self._n_rows = 0
         self._hash = hashlib.blake2b()
-        self._sums: NDArray[np.uint64] | None = None  # of the block that was begun, two for each column
+        self._sums = np.zeros((n_columns, 2), np.uint64)  # of the block that was begun
 
     def update(self, values: Columns) -> None:
         columns, start = values.raw_columns()
-        if self._sums is None:
-            self._sums = np.zeros((len(columns), 2), np.uint64)
         end = start + values.shape[0]
         while start < end:
             first = self._n_rows % _WORDS
             height = min(_WORDS - first, end - start)
-            part = [column[start : start + height] for column in columns]
-            self._add_sums(part, self._keys[:, first : first + height])
+            self._add_sums(columns, slice(start, start + height), self._keys[:, first : first + height])
             self._n_rows += height
             start += height
             if first + height == _WORDS:
@@ -187,20 +183,22 @@ class _Table:
 
     def digest(self) -> bytes:
         final = self._hash.copy()
-        final.update(b"" if self._sums is None else self._sums.tobytes())
+        final.update(self._sums.tobytes())
         final.update(self._n_rows.to_bytes(8, "little"))
         return final.digest()
 
-    def _add_sums(self, columns: list[NDArray[Any]], keys: NDArray[np.uint64]) -> None:
-        assert self._sums is not None
-        n_threads = max(1, min(thread_count(), len(columns) // _BLOCKS_OF_A_THREAD))
-        ends = [len(columns) * i // n_threads for i in range(n_threads + 1)]
-        run([partial(self._add_some, columns, keys, i, j) for i, j in pairwise(ends)], n_threads)
+    def _add_sums(self, columns: list[NDArray[Any]], rows: slice, keys: NDArray[np.uint64]) -> None:
+        def add(part: slice) -> None:
+            for column, total in zip(columns[part], self._sums[part], strict=True):
+                total += np.array(core.keyed_sums(_words(column[rows]).view(np.uint8), *keys), np.uint64)
 
-    def _add_some(self, columns: list[NDArray[Any]], keys: NDArray[np.uint64], first: int, last: int) -> None:
-        assert self._sums is not None
-        for j in range(first, last):
-            self._sums[j] += np.array(core.keyed_sums(_words(columns[j]).view(np.uint8), *keys), np.uint64)
+        _in_threads(add, len(columns))
+
+
+def _in_threads(work: Callable[[slice], None], n: int) -> None:
+    """Do some work for each of n blocks or columns."""
+    n_threads = max(1, min(thread_count(), n // _BLOCKS_OF_A_THREAD))
+    run([partial(work, part) for part in even_slices(n, n_threads)], n_threads)
 
 
 def _words(column: NDArray[Any]) -> NDArray[np.uint64]:
@@ -235,9 +233,7 @@ def _contiguous(values: NDArray[Any]) -> Iterator[Bytes]:
         yield values.reshape(-1).view(np.uint8)
         return
     row = values.dtype.itemsize * int(np.prod(values.shape[1:]))
-    height = max(1, _CHUNK // max(1, row))
-    for start in range(0, values.shape[0], height):
-        part = values[start : start + height]
+    for rows in slices(values.shape[0], max(1, _CHUNK // max(1, row))):
         with np.errstate(over="ignore"):
-            block = np.ascontiguousarray(part, np.float64 if long else None)
+            block = np.ascontiguousarray(values[rows], np.float64 if long else None)
         yield block.reshape(-1).view(np.uint8)

@@ -8,7 +8,7 @@ moments.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -32,6 +32,7 @@ from dpgep.data.rows import (
 )
 from dpgep.models.model import Matrix
 from dpgep.models.moments import MomentLayout
+from dpgep.sources.batches import slices
 
 # A row of the bound's norm is multiplied by 1 less some rounding.
 _CLIPPED = 1 - 1e-9
@@ -59,7 +60,7 @@ class RowProducts:
             if not core.clip_factors_csr(first.data, first.indptr, rows.bound, self.factors):
                 raise NotFiniteError
             return
-        for block in self._blocks():
+        for block in slices(self.n, block_height(self.n, self._d)):
             views = [view[block] for view in self._views]
             joint = views[0] if len(views) == 1 else np.concatenate(views, axis=1, dtype=np.float64)
             if not core.clip_factors(joint, rows.bound, self.factors[block]):
@@ -89,7 +90,7 @@ class RowProducts:
             arrays = (first.data, first.indices, first.indptr)
             core.csr_group_sums(*arrays, self.factors, groups, sums, thread_count())
             return sums
-        for block in self._blocks():
+        for block in slices(self.n, block_height(self.n, self._d)):
             marks = np.zeros((block.stop - block.start, n_groups))
             marks[np.arange(len(marks)), 0 if groups is None else groups[block]] = self.factors[block]
             column = 0
@@ -98,11 +99,6 @@ class RowProducts:
                 sums[column : column + width] += view[block].T @ marks
                 column += width
         return sums
-
-    def _blocks(self) -> Iterator[slice]:
-        height = block_height(self.n, self._d)
-        for start in range(0, self.n, height):
-            yield slice(start, min(start + height, self.n))
 
 
 class CompensatedSum:
@@ -258,8 +254,8 @@ class CrossSums(Sums):
             for _, block in clipped_blocks(batch.rows, most_rows=ROWS_IN_A_ROW):
                 self._add(block)
             return
-        for start in range(0, batch.n, ROWS_IN_A_ROW):
-            self._add(_sparse_clipped(batch.rows.part(slice(start, start + ROWS_IN_A_ROW))))
+        for people in slices(batch.n, ROWS_IN_A_ROW):
+            self._add(_sparse_clipped(batch.rows.part(people)))
 
     def squares(self, *, centred: bool) -> Matrix:
         """Entries of sum (x - m_x)(y - m_y)^T, m = 0 if not ``centred``, squared."""

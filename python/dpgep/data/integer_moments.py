@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
 from threading import get_ident
 from typing import Any
 
@@ -35,7 +34,7 @@ from dpgep.data.rows import (
 from dpgep.models.model import Matrix
 from dpgep.models.moments import MomentLayout
 from dpgep.models.preprocessing import ColumnMap, Preprocessing
-from dpgep.sources.batches import Columns
+from dpgep.sources.batches import Columns, even_slices
 
 # The finest grid of a release: all cost the same, and coarser ones are for budgets of mu below 1e-4.
 DEFAULT_BITS = 20
@@ -322,13 +321,13 @@ class ExactMomentAccumulator(ExactSums):
         n_parts = n_shares * -(-n // (n_shares * most))
         shares: dict[int, ExactMomentAccumulator] = {}
 
-        def add(first: int, last: int) -> None:
+        def add(people: slice) -> None:
             own = shares.get(get_ident()) or ExactMomentAccumulator(self.layout, self.bits)
             shares[get_ident()] = own
-            own._add_part(batch.part(slice(first, last)), last - first, 1 if n_shares > 1 else None, mapped)
+            part = batch.part(people)
+            own._add_part(part, part.rows.n, 1 if n_shares > 1 else None, mapped)
 
-        edges = [n * i // n_parts for i in range(n_parts + 1)]
-        run([partial(add, *ends) for ends in pairwise(edges)], n_shares)
+        run([partial(add, people) for people in even_slices(n, n_parts)], n_shares)
         run([share._fold for share in shares.values()], n_shares)
         sums, *others = shares.values()
         for share in others:

@@ -54,6 +54,7 @@ from dpgep.models.model import Matrix
 from dpgep.models.moments import MomentLayout
 from dpgep.models.preprocessing import ColumnMap, Preprocessing
 from dpgep.models.row_model import RowModel, view_labels
+from dpgep.sources.batches import slices
 
 # A part has about this many entries: it is what is held in memory beside the rows, at 16 to 24 bytes each.
 _ENTRIES_PER_PART = 1 << 22
@@ -101,12 +102,11 @@ class GridRows:
         """Yield (rows of this part, block), filled in; ``extra_columns`` more are the caller's; one buffer."""
         height = min(block_height(self.n, self.d + extra_columns), most_rows)
         buffer = np.empty((height, self.d + extra_columns))
-        for start in range(0, self.n, height):
-            within = slice(start, min(start + height, self.n))
-            block, first = buffer[: within.stop - start], self.indptr[start]
-            entries = slice(first, self.indptr[within.stop])
+        for within in slices(self.n, height):
+            starts = self.indptr[within.start : within.stop + 1]
+            block, entries = buffer[: len(starts) - 1], slice(starts[0], starts[-1])
             block[:, : self.d] = 0.0
-            rows = np.repeat(np.arange(len(block)), np.diff(self.indptr[start : within.stop + 1]))
+            rows = np.repeat(np.arange(len(block)), np.diff(starts))
             block[rows, self.indices[entries]] = self.values[entries]
             yield within, block
 
@@ -137,9 +137,7 @@ class SparseRows:
 
     def _parts(self, most_rows: int) -> Iterator[slice]:
         entries = sum(view.nnz if hasattr(view, "nnz") else view.size for view in self._rows.views)
-        height = max(1, min(int(self.n * _ENTRIES_PER_PART / max(entries, 1)), most_rows))
-        for start in range(0, self.n, height):
-            yield slice(start, min(start + height, self.n))
+        return slices(self.n, max(1, min(int(self.n * _ENTRIES_PER_PART / max(entries, 1)), most_rows)))
 
     def _matrix(self, part: slice) -> Any:
         whole = part == slice(0, self.n)
@@ -161,9 +159,7 @@ class _TableSums(Sums):
         if (whole := rows.in_one_piece(n, fixed_point=False)) is not None:
             self._add_block(whole, batch.weights)
             return
-        height = block_height(max(n, 1), self._entries_per_row(rows))
-        for start in range(0, n, height):
-            people = slice(start, start + height)
+        for people in slices(n, block_height(max(n, 1), self._entries_per_row(rows))):
             self._add_some(rows, people, None if batch.weights is None else batch.weights[people])
 
     def weighs(self, rows: Rows) -> bool:
@@ -285,9 +281,9 @@ class NotFiniteColumns(Sums):
             if hasattr(view, "tocsr"):
                 found[view.indices[self._marked(view.data.astype(np.float64))]] = True
             else:
-                rows, height = Rows((view,), batch.rows.bound), block_height(batch.rows.n, width)
-                for start in range(0, rows.n, height):
-                    found |= self._marked(joined_views(rows, slice(start, start + height))).any(axis=0)
+                rows = Rows((view,), batch.rows.bound)
+                for people in slices(rows.n, block_height(rows.n, width)):
+                    found |= self._marked(joined_views(rows, people)).any(axis=0)
             first += width
 
     def _marked(self, values: NDArray[np.float64]) -> NDArray[np.bool_]:

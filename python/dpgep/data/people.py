@@ -52,6 +52,7 @@ from dpgep.data.inputs import as_vector
 from dpgep.data.rows import NO_GROUP, Batch, Rows, S, Weights, add_weighted, block_height, joined_views
 from dpgep.models.model import PublicFacts
 from dpgep.sources import Scan, Selection, as_vector_of_values
+from dpgep.sources.batches import slices
 
 # Public: rows of one person differ in their weights by at most 2^-12 of the person's. The finest grid of most releases
 # has 18 bits or more beside it, and sums over 2^20 people fit 64 bits in every stage.
@@ -359,8 +360,8 @@ def row_keys(rows: Rows, groups: NDArray[np.intp] | None) -> NDArray[np.uint64]:
     def fill(people: slice) -> None:
         core.hash_rows(joined_views(rows, people), factors, None if groups is None else groups[people], keys[people])
 
-    height = block_height(max(rows.n, 1), rows.d)
-    run([partial(fill, slice(start, start + height)) for start in range(0, rows.n, height)], thread_count())
+    blocks = slices(rows.n, block_height(max(rows.n, 1), rows.d))
+    run([partial(fill, people) for people in blocks], thread_count())
     return keys
 
 
@@ -462,9 +463,8 @@ def unordered_checksum(people: Identified | None, key: bytes) -> bytes:
     rows, groups, whose, units = people
     factors = np.random.Philox(key=int.from_bytes(key, "little")).random_raw((2 * rows.d + 7, 2))
     codes = np.zeros(rows.n, np.int64) if groups is None else groups - NO_GROUP
-    hashes, height = np.empty((rows.n, 2), np.uint64), block_height(max(rows.n, 1), rows.d)
-    for start in range(0, rows.n, height):
-        part = slice(start, min(start + height, rows.n))
+    hashes = np.empty((rows.n, 2), np.uint64)
+    for part in slices(rows.n, block_height(max(rows.n, 1), rows.d)):
         values = np.ascontiguousarray(joined_views(rows, part)).view(np.uint32)
         beside = whose[part].view(np.uint32), codes[part, None], units[part].view(np.uint32)
         words = np.hstack([values, *beside], dtype=np.uint64, casting="unsafe")

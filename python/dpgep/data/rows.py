@@ -11,9 +11,9 @@ import ctypes
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain, groupby, pairwise
+from itertools import chain, combinations, groupby
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
@@ -24,7 +24,7 @@ from dpgep._dispatch import core
 from dpgep._threads import own_threads, run, thread_count
 from dpgep.models.model import Matrix
 from dpgep.models.preprocessing import Preprocessing
-from dpgep.sources.batches import Columns, is_plain, kernel_reads, row_dtype, side_by_side
+from dpgep.sources.batches import Columns, even_slices, is_plain, kernel_reads, row_dtype, side_by_side, slices
 from dpgep.sources.encoding import NOT_LISTED
 from dpgep.sources.names import first_of
 
@@ -53,9 +53,6 @@ _ROWS_OF_A_WEIGHT = 1 << 14
 MOST_WEIGHTS, DIGIT_BITS = 128, 6
 # Entries of rows that are copied before a kernel reads them: few enough for a cache, enough for threads.
 _COPIED_ENTRIES = 1 << 19
-# Entries of sparse rows that are looked at together.
-_BLOCK_ENTRIES = 1 << 20
-
 
 # What to do about a NaN in a run, and in sums that are made before it.
 _WIDTH = 30  # characters of names in an error
@@ -106,11 +103,6 @@ class Rows:
         """The rows of some of the people, not copied."""
         return Rows(tuple(view[people] for view in self.views), self.bound)
 
-    def chosen(self, people: NDArray[np.bool_]) -> Rows:
-        """A copy of the rows of the people who are marked."""
-        views = (np.asarray(view) if isinstance(view, Columns) else view for view in self.views)
-        return Rows(tuple(view[people] for view in views), self.bound)
-
     def taken(self, numbers: NDArray[np.intp]) -> Rows:
         """A copy of the rows of these numbers."""
         return Rows(tuple(_taken(view, numbers) for view in self.views), self.bound)
@@ -151,14 +143,11 @@ class Batch:
     @classmethod
     def of_codes(cls, rows: Rows, codes: NDArray[np.intp], weights: Weights | None = None) -> Batch:
         """People with the code of each one's group, `NO_GROUP` for none."""
-        listed = codes != NO_GROUP
-        n_listed = int(np.count_nonzero(listed))
-        if n_listed == rows.n:
-            return cls(rows, codes, weights=weights)
-        if weights is None:
-            return cls(rows.chosen(listed), codes[listed], rows.n - n_listed)
-        others = int(weights[~listed].sum(dtype=np.int64))
-        return cls(rows.chosen(listed), codes[listed], others, weights[listed])
+        batch, listed = cls(rows, codes, weights=weights), np.flatnonzero(codes != NO_GROUP)
+        if len(listed) == rows.n:
+            return batch
+        found = batch.taken(listed)
+        return replace(found, others=batch.n - found.n)
 
     @property
     def n(self) -> int:
@@ -168,15 +157,21 @@ class Batch:
 
     def part(self, people: slice) -> Batch:
         """Some of the rows."""
-        groups = None if self.groups is None else self.groups[people]
-        return Batch(self.rows.part(people), groups, weights=None if self.weights is None else self.weights[people])
+        return self._with(self.rows.part(people), people)
+
+    def taken(self, numbers: NDArray[np.intp]) -> Batch:
+        """A copy of the rows of these numbers."""
+        return self._with(self.rows.taken(numbers), numbers)
+
+    def _with(self, rows: Rows, which: Any) -> Batch:
+        groups, weights = (None if each is None else each[which] for each in (self.groups, self.weights))
+        return Batch(rows, groups, weights=weights)
 
     def of_groups(self, n_groups: int) -> Iterator[Batch]:
         """The people of each group."""
         assert self.groups is not None
         for group in range(n_groups):
-            which = np.flatnonzero(self.groups == group)
-            yield Batch(self.rows.taken(which), weights=None if self.weights is None else self.weights[which])
+            yield replace(self.taken(np.flatnonzero(self.groups == group)), groups=None)
 
     def restricted(self, features: NDArray[np.intp], bound: float) -> Batch:
         """The same people with some of the features, rows clipped to a bound of their own."""
@@ -196,10 +191,8 @@ class Batch:
             for value, which in zip(found.tolist(), np.split(order, begins[1:]), strict=False):
                 if not value and shift:  # all rows are looked at once, also those of no weight
                     continue
-                for start in range(0, len(which), _ROWS_OF_A_WEIGHT):
-                    numbers = which[start : start + _ROWS_OF_A_WEIGHT]
-                    groups = None if self.groups is None else self.groups[numbers]
-                    yield value << shift, Batch(self.rows.taken(numbers), groups)
+                for some in slices(len(which), _ROWS_OF_A_WEIGHT):
+                    yield value << shift, replace(self.taken(which[some]), weights=None)
 
 
 class Sums(ABC):
@@ -293,25 +286,13 @@ def canonical_csr(matrix: Any) -> Any:
     Looked at: SciPy remembers an answer from before its arrays were changed. Dask's may begin between two numbers.
     """
     arrays = (matrix.data, matrix.indices, matrix.indptr)
-    ascends = _columns_ascend(matrix)
-    if ascends and all(array.flags.aligned for array in arrays):
-        return matrix
-    copy = type(matrix)(tuple(array.copy() for array in arrays), shape=matrix.shape)
-    if not ascends:
-        copy.sum_duplicates()
-    return copy
-
-
-def _columns_ascend(matrix: Any) -> bool:
-    indices, starts = matrix.indices, np.unique(matrix.indptr)
-    for first in range(0, len(indices) - 1, _BLOCK_ENTRIES):
-        part = indices[first : first + _BLOCK_ENTRIES + 1]
-        ascends = part[1:] > part[:-1]
-        inside = starts[np.searchsorted(starts, first + 1) : np.searchsorted(starts, first + len(part))]
-        ascends[inside - first - 1] = True  # a new row begins
-        if not ascends.all():
-            return False
-    return True
+    is_aligned = all(array.flags.aligned for array in arrays)
+    looked_at = type(matrix)(arrays, shape=matrix.shape, copy=not is_aligned)
+    if looked_at.has_canonical_format:
+        return matrix if is_aligned else looked_at
+    summed = looked_at.copy()
+    summed.sum_duplicates()
+    return summed
 
 
 def kernel_form(views: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -360,9 +341,8 @@ def clipped_blocks(
     buffer = np.zeros((height, width), order="F" if isinstance(whole, Columns) else "C")
     joint = _joint_buffer(rows, height, fixed_point=bits is not None) if whole is None else buffer
     threads = 1 if bits is None else n_threads or thread_count()
-    for start in range(0, n, height):
-        people = slice(start, min(start + height, n))
-        block = buffer[: people.stop - start]
+    for people in slices(n, height):
+        block = buffer[: people.stop - people.start]
         source = _joined(rows, people, joint[: len(block)]) if whole is None else whole[people]
         if not _clip(source, rows.bound, block[:, :d], bits, threads):
             raise NotFiniteError
@@ -373,14 +353,12 @@ def plain_blocks(rows: Rows, most_rows: int) -> Iterator[NDArray[Any]]:
     """All rows as the kernels of fixed point read them, some at a time: where they lie, or copied to a buffer."""
     whole = rows.in_one_piece(1, fixed_point=True)
     if isinstance(whole, np.ndarray):
-        for start in range(0, rows.n, most_rows):
-            yield whole[start : start + most_rows]
+        yield from (whole[people] for people in slices(rows.n, most_rows))
         return
     height = max(1, min(most_rows, rows.n, _COPIED_ENTRIES // rows.d))
     joint = _joint_buffer(rows, height, fixed_point=True)
-    for start in range(0, rows.n, height):
-        people = slice(start, min(start + height, rows.n))
-        yield _joined(rows, people, joint[: people.stop - start])
+    for people in slices(rows.n, height):
+        yield _joined(rows, people, joint[: people.stop - people.start])
 
 
 def moment_blocks(
@@ -440,20 +418,14 @@ def add_products(
             used = most_threads if block.size * d >= _WORK_FOR_THREADS else 1
             # along a side: two on two threads, where one tile is as much as both others; enough on more
             n_tiles = max(1, min(used if used <= 2 else 2 * used, d // _LEAST_TILE)) if exact else -(-d // _FIXED_TILE)
-            tasks = _tiles(block, total, n_tiles)
-            if used > 1:
-                run(tasks, used)
-            else:
-                for task in tasks:
-                    task()
+            run(_tiles(block, total, n_tiles), used)
 
 
 def _tiles(block: Matrix, total: Matrix, n: int) -> list[Callable[[], None]]:
     """One task for each tile of the upper triangle, n along a side, the larger ones first."""
-    columns = [slice(*pair) for pair in pairwise(len(total) * i // n for i in range(n + 1))]
-    pairs = [(a, b) for i, a in enumerate(columns) for b in columns[i + 1 :]]
+    columns = even_slices(len(total), n)
     return [
-        *(partial(_add_product, block[:, a], block[:, b], total[a, b]) for a, b in pairs),
+        *(partial(_add_product, block[:, a], block[:, b], total[a, b]) for a, b in combinations(columns, 2)),
         *(partial(add_gram, block[:, a], total[a, a]) for a in columns),
     ]
 

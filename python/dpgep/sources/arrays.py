@@ -9,7 +9,7 @@ import numpy as np
 import scipy  # its sparse matrices are loaded when they are used
 
 from dpgep.sources import kinds
-from dpgep.sources.batches import Part, Pieces, check_real, is_real, objects, rows_at_a_time, shown
+from dpgep.sources.batches import Part, Pieces, check_real, is_real, objects, rows_at_a_time, shown, slices
 from dpgep.sources.encoding import Declared, declared_values
 from dpgep.sources.names import Key, Names, check_names, one_of
 from dpgep.sources.source import Source, Table
@@ -28,7 +28,7 @@ class Array(Source):
         self._values = _checked(values, name)
         self._name = name
         self._in_memory = isinstance(self._values, np.ndarray) or scipy.sparse.issparse(self._values)
-        self.dtype = np.dtype(self.read(0, 0).dtype)
+        self.dtype = np.dtype(self.read(slice(0, 0)).dtype)
 
     @property
     def n_rows(self) -> int:
@@ -75,15 +75,15 @@ class Array(Source):
         # positions copy what they select, so that they are applied to some rows at a time
         copied = any(isinstance(key, tuple) for key in keys)
         step = self.rows_at_a_time(batch_rows, copied)
-        for start in range(0, self.n_rows, step):
-            block = self.read(start, start + step)
+        for rows in slices(self.n_rows, step):
+            block = self.read(rows)
             yield tuple(_columns(block, key) for key in keys)
 
-    def read(self, start: int, stop: int) -> Part:
+    def read(self, rows: slice) -> Part:
         if self._in_memory:
-            whole = start == 0 and stop >= self.n_rows  # a slice of a sparse matrix is a copy
-            return self._values if whole else self._values[start:stop]
-        return np.asarray(self._values[start:stop])
+            whole = rows == slice(0, self.n_rows)  # a slice of a sparse matrix is a copy
+            return self._values if whole else self._values[rows]
+        return np.asarray(self._values[rows])
 
     def rows_at_a_time(self, batch_rows: int | None, copied: bool = False) -> int:
         """Rows to read at a time: all that are in memory, unless ``copied``; of a file in chunks, whole chunks."""
@@ -137,8 +137,8 @@ class SideBySide(Table):
     def read(self, names: Sequence[Hashable], batch_rows: int | None) -> Iterator[dict[Hashable, Part]]:
         arrays = {name: self._arrays[name] for name in names}
         step = min(array.rows_at_a_time(batch_rows) for array in arrays.values())
-        for start in range(0, self.n_rows, step):
-            yield {name: array.read(start, start + step) for name, array in arrays.items()}
+        for rows in slices(self.n_rows, step):
+            yield {name: array.read(rows) for name, array in arrays.items()}
 
     def vector(self, rows: dict[Hashable, Part], name: Hashable) -> Part:
         return rows[name]

@@ -87,8 +87,7 @@ class Columns:
         if out.dtype in self._kernel_writes:
             core.gather_rows(self._columns, self._first, out, n_threads)
             return
-        strips = [slice(start, start + _STRIP) for start in range(0, self.shape[0], _STRIP)]
-        run([partial(self._write_strip, out, strip) for strip in strips], n_threads)
+        run([partial(self._write_strip, out, strip) for strip in slices(self.shape[0], _STRIP)], n_threads)
 
     def raw_columns(self) -> tuple[list[NDArray[Any]], int]:
         """The columns, and at which of their entries the rows begin."""
@@ -123,6 +122,16 @@ def row_dtype(*dtypes: np.dtype[Any]) -> np.dtype[Any]:
     if all(dtype == np.uint8 or dtype == np.bool_ for dtype in dtypes):
         return np.dtype(np.uint8)
     return np.dtype(np.float32 if np.result_type(np.float32, *dtypes) == np.float32 else np.float64)
+
+
+def slices(n: int, height: int) -> Iterator[slice]:
+    """Cut n rows into slices of this height, the last of what is left."""
+    return (slice(start, min(start + height, n)) for start in range(0, n, height))
+
+
+def even_slices(n: int, count: int) -> list[slice]:
+    """Cut n rows into so many slices of about the same height."""
+    return [slice(n * i // count, n * (i + 1) // count) for i in range(count)]
 
 
 T = TypeVar("T")
@@ -255,9 +264,7 @@ def rebatch(pieces: Iterable[Pieces], batch_rows: int | None) -> Iterator[list[P
             pending.append(tuple(part.copy() for part in piece))
             filled += size
             continue
-        count = min(rows, math.ceil(size))
-        for k in range(count):
-            part_rows = slice(k * rows // count, (k + 1) * rows // count)
+        for part_rows in even_slices(rows, min(rows, math.ceil(size))):
             yield [tuple(part[part_rows] for part in piece)]
     if pending:
         yield pending

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpgep._checks import quoted
 from dpgep._optional import import_extra
 from dpgep.sources import kinds
-from dpgep.sources.batches import BATCH_BYTES, Assembler, Part, Pieces, objects, read_ahead, rows_at_a_time
+from dpgep.sources.batches import BATCH_BYTES, Assembler, Part, Pieces, objects, read_ahead, rows_at_a_time, slices
 from dpgep.sources.encoding import Encoding, declared_categories
 from dpgep.sources.names import Key, Names, as_text
 from dpgep.sources.source import Source, Table, messages_withheld, packages_messages_withheld, require_numeric
@@ -66,7 +66,7 @@ class Frame(Table):
 
     def read(self, names: Sequence[Hashable], batch_rows: int | None) -> Iterator[Any]:
         step = rows_at_a_time(8 * len(names), batch_rows)
-        return (self._frame.iloc[start : start + step] for start in range(0, self.n_rows, step))
+        return (self._frame.iloc[rows] for rows in slices(self.n_rows, step))
 
     def vector(self, rows: Any, name: Any) -> NDArray[Any]:
         return _converted(rows[name], rows[name].dtype, name, _values_of_series)
