@@ -39,11 +39,10 @@ from numpy.typing import NDArray
 from dpgep._optional import import_extra
 from dpgep._watched import noted
 from dpgep.data.integer_moments import LOW_BITS, IntegerMoments
-from dpgep.data.people import weight_bits_of
 from dpgep.models.model import Adjacency, PublicFacts
 from dpgep.models.moments import MomentLayout
 from dpgep.models.preprocessing import Preprocessing
-from dpgep.models.row_model import RowModel, layout_of
+from dpgep.models.row_model import RowModel
 from dpgep.privacy.budget import Budget
 from dpgep.privacy.curator import Curator, NoiseShare, normalized_moments, share_entry, summed_shares
 from dpgep.privacy.ledger import LedgerEntry, Owner
@@ -133,23 +132,22 @@ class Terms:
         names = ("bound", "preprocessing", "adjacency", "public_n", "bits", "person", "rows", "largest_weight")
         return Moments(self.model, **self._named(names))
 
-    @cached_property
+    @property
     def facts(self) -> PublicFacts:
         """Public facts: the adjacency, the bound, and the number of people where it is public beforehand."""
-        inputs = self.person, self.rows, self.largest_weight
-        return PublicFacts(self.adjacency, self.no_people.bound, self.public_n, *inputs)
+        return self.no_people._facts
 
-    @cached_property
+    @property
     def layout(self) -> MomentLayout:
         """What is released."""
-        return layout_of(self.model, self.facts, self.preprocessing)
+        return self.no_people._sums.layout
 
     @cached_property
     def share(self) -> IntegerNoise:
         """The scales of one site's share of the noise."""
-        honest = len(self.sites) - self.colluding
-        bits = self.no_people.bits
-        return share_noise(self.guarantee.mu, self.layout, self.adjacency, bits, honest, weight_bits_of(self.facts))
+        honest, sums = len(self.sites) - self.colluding, self.no_people
+        how = self.layout, self.adjacency, sums.bits, honest, sums._weight_bits
+        return share_noise(self.guarantee.mu, *how)
 
     def entry(self) -> LedgerEntry:
         """What the release costs each person."""
@@ -272,15 +270,13 @@ class Site:
 
     def _seeds(self, secret: Any, roster: dict[str, bytes]) -> Iterator[tuple[int, bytes]]:
         """A sign and a seed for each other site: that site has the same seed and the other sign."""
-        hashes, hkdf = _primitives("hashes"), _primitives("kdf.hkdf")
+        hashes, hkdf, x25519 = map(_primitives, ("hashes", "kdf.hkdf", "asymmetric.x25519"))
         salt, own = _digest(self.terms, roster), self.terms.sites.index(self.name)
         for place, other in enumerate(self.terms.sites):
             if place == own:
                 continue
             try:
-                shared = secret.exchange(
-                    _primitives("asymmetric.x25519").X25519PublicKey.from_public_bytes(roster[other])
-                )
+                shared = secret.exchange(x25519.X25519PublicKey.from_public_bytes(roster[other]))
             except ValueError:
                 raise ValueError(f"the public key of {other} is not a valid one") from None
             pair = json.dumps([f"dpgep masks {_SUM.version}", *sorted((self.name, other), key=self.terms.sites.index)])
@@ -456,20 +452,19 @@ def _zeros(terms: Terms) -> Words:
 
 def _words(sums: IntegerMoments, terms: Terms) -> Words:
     """The integers of a release, and n where it is public, modulo 2^128."""
-    words, is_public = _zeros(terms), _opens_n(terms)
-    low = _flat((sums.second, sums.sums, sums.counts), [sums.n] * is_public)
-    _add(words, low.view(np.uint64), (low >> 63).view(np.uint64))
+    low = _flat((sums.second, sums.sums, sums.counts), sums.n, terms)
+    words = np.stack([low, low >> 63]).view(np.uint64)
     if sums.high is not None:
-        high = _flat(sums.high, [0] * is_public)
+        high = _flat(sums.high, 0, terms)
         _add(words, (high << LOW_BITS).view(np.uint64), (high >> (64 - LOW_BITS)).view(np.uint64))
     return words
 
 
-def _flat(blocks: tuple[Integers, ...], n: list[int]) -> Integers:
+def _flat(blocks: tuple[Integers, ...], n: int, terms: Terms) -> Integers:
     """Second moment (its triangle), sums and counts, and n where it is public, as one vector."""
     second, sums, counts = blocks
-    triangle = np.concatenate([*triangle_rows(second)])
-    return np.concatenate([triangle, sums.ravel(), counts, np.array(n, dtype=np.int64)])
+    people = np.full(int(_opens_n(terms)), n, dtype=np.int64)
+    return np.concatenate([*triangle_rows(second), sums.ravel(), counts, people])
 
 
 def _integers(words: Words, terms: Terms) -> IntegerMoments:
@@ -485,15 +480,13 @@ def _integers(words: Words, terms: Terms) -> IntegerMoments:
     people = (int(n_high[0]) << LOW_BITS) + int(n[0]) if n.size else 0
     if n.size and people < 1:
         raise ValueError("the people of all sites are none: a message was altered, or was not made by this protocol")
-    blocks, of_high = _blocks(lows, terms), _blocks(highs, terms)
-    grid, weight_bits = terms.no_people.bits, weight_bits_of(terms.facts)
-    return IntegerMoments(*blocks, high=of_high, bits=grid, n=people, weight_bits=weight_bits)
+    grid = {"bits": terms.no_people.bits, "weight_bits": terms.no_people._weight_bits}
+    return IntegerMoments(*_blocks(lows, terms), high=_blocks(highs, terms), n=people, **grid)
 
 
 def _blocks(parts: list[Integers], terms: Terms) -> tuple[Integers, Integers, Integers]:
     triangle, sums, counts = parts
-    layout = terms.layout
-    d = layout.n_features
+    layout, d = terms.layout, terms.layout.n_features
     return upper_triangle_of(triangle, *layout.shape[:-2], d, d), sums.reshape(d, -1 if sums.size else 0), counts
 
 
