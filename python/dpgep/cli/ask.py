@@ -44,10 +44,6 @@ _FORMULAS = {
     "redundancy": ("y*", "x*"),
     "means_by": ("columns*", "category"),
 }
-# Formulas whose part after "|" may be left out.
-_PARTIAL = ("cca",)
-# Arguments that are single columns, of questions without a formula; all others take a list of columns.
-_LISTS = {"crosstab": ("a", "b")}
 # What questions need of which not every release has enough.
 _OF_CATEGORIES = {
     "crosstab": "a categorical column",
@@ -67,8 +63,10 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "n_components": {"type": positive, "metavar": "K", "help": "number of components"},
     "sparsity": {"type": positive, "metavar": "S", "help": "at most S columns in a component"},
     "rows": {"type": positive, "metavar": "N", "help": "of a sample: number of synthetic people"},
+    "target": {"metavar": "G", "help": "of questions that compare two groups: the one asked about"},
+    "background": {"metavar": "G", "help": "and the other"},
 }
-# Options that are groups of a release by group.
+# Those that are groups of a release by group.
 _GROUPS = ("target", "background")
 # Names in a formula: in backquotes, or without the signs and spaces that part them.
 _TERM = re.compile(r"`([^`]+)`|([^\s~+,`]+)|(~)|[\s+,]+")
@@ -90,8 +88,6 @@ def add(commands: Commands) -> None:
     for name, how in _OPTIONS.items():
         parser.add_argument(f"--{name.replace('_', '-')}", **how)
     parser.add_argument("--group", metavar="G", help="of a release by group: ask about its people alone")
-    parser.add_argument("--target", metavar="G", help="of questions that compare two groups: the one asked about")
-    parser.add_argument("--background", metavar="G", help="and the other")
     parser.add_argument("--html", action="store_true", help="write a page for a browser, which answers all questions")
     add_output(parser, "OUT", "write the answer's table (CSV), too, or the page")
     parser.set_defaults(run=_ask)
@@ -120,18 +116,14 @@ def _ask(options: argparse.Namespace) -> int:
         raise UsageError(f"no question {question!r}{did_you_mean(question, questions)}; there are {listed(questions)}")
     method = {"mean": _mean, "sample": _sample}.get(question) or getattr(type(release), question)
     arguments = _arguments(question, _sides(options.terms, release.model.feature_names))
-    arguments |= _settings(question, method, options)
-    arguments |= {name: _group(release, arguments[name]) for name in _GROUPS if name in arguments}
+    arguments |= _settings(release, question, method, options)
 
     def answered() -> Any:
         answer = method(release, **arguments)
         print(answer)
         return answer
 
-    if options.output is None:
-        answered()
-    else:
-        written(options, answered, partial(_table, question), [options.release])
+    written(options, answered, partial(_table, question), [options.release])
     return 0
 
 
@@ -194,14 +186,13 @@ def _arguments(question: str, sides: list[list[str | int]]) -> dict[str, Any]:
     if question not in _FORMULAS:
         if len(sides) > 1:
             raise UsageError(f"{question} is about a list of columns, without ~")
-        names = _LISTS.get(question)
-        if names is None:
+        if question != "crosstab":
             return {"columns": sides[0]} if sides[0] else {}
-        if not 0 < len(sides[0]) <= len(names):
+        if len(sides[0]) not in (1, 2):
             raise UsageError(f"{question} is of one or two categorical columns, got {listed(sides[0]) or 'none'}")
-        return dict(zip(names, sides[0], strict=False))
+        return dict(zip("ab", sides[0], strict=False))
     form = _FORMULAS[question]
-    if len(sides) not in (len(form), len(form) - (question in _PARTIAL)) or not all(sides):
+    if len(sides) not in (len(form), len(form) - (question == "cca")) or not all(sides):  # of which "|" is a choice
         example = "a ~ b + c" if len(form) == 2 else "a ~ b + c | d + c"
         raise UsageError(f'{question} needs a formula with columns on all sides, as "{example}"')
     found: dict[str, Any] = {}
@@ -215,17 +206,17 @@ def _arguments(question: str, sides: list[list[str | int]]) -> dict[str, Any]:
     return found
 
 
-def _settings(question: str, method: Any, options: argparse.Namespace) -> dict[str, Any]:
+def _settings(release: dpgep.Release, question: str, method: Any, options: argparse.Namespace) -> dict[str, Any]:
     """The options that were given. UsageError for those that the question does not take."""
     known = inspect.signature(method).parameters
     found = {}
-    for name in (*_OPTIONS, *_GROUPS):
+    for name in _OPTIONS:
         value = getattr(options, name)
         if value is None:
             continue
         if name not in known and "options" not in known:
             raise UsageError(f"{question} takes no --{name.replace('_', '-')}")
-        found[name] = value
+        found[name] = _group(release, value) if name in _GROUPS else value
     missing = [f"--{name}" for name in _GROUPS if name in known and name not in found]
     if missing:
         raise UsageError(f"{question} needs {' and '.join(missing)}")

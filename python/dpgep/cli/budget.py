@@ -11,10 +11,11 @@ import os
 import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import dpgep
-from dpgep.cli.command import Commands, UsageError, add_action, say, usage
+from dpgep.cli.command import Commands, UsageError, add_action, add_options, say, usage
 from dpgep.data.rows import NotFiniteError
 from dpgep.privacy.budget import LastingBudget
 from dpgep.privacy.ledger import Cost, Ledger, cost_of, mu_rounded_up, total_cost
@@ -25,18 +26,12 @@ _TERMS = ("epsilon", "delta", "rho", "mu", "accounting", "adjacency", "person", 
 
 def add_budget(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("budget", "--epsilon with --delta, or a part of --budget FILE")
-    group.add_argument("--epsilon", type=float, help="with --budget: what this run may add to its epsilon")
-    group.add_argument("--delta", type=float, help="well below one over the number of people, as 1e-6")
-    group.add_argument("--mu", type=float, help="instead of both: Gaussian differential privacy")
+    add_options(group, "epsilon", help="with --budget: what this run may add to its epsilon")
+    add_options(group, "delta", "mu", "adjacency")
     group.add_argument("--budget", metavar="FILE", help="a budget that lasts (dpgep budget init)")
     group.add_argument("--share", type=_share, help="the part of its mu^2 to spend, or 'rest' for all that is left")
     group.add_argument("--dataset", metavar="NAME", help="refuse a budget of other data")
     group.add_argument("--purpose", metavar="TEXT", help="what the run is for; recorded in the budget's file")
-    group.add_argument(
-        "--adjacency", choices=("replace-one", "add-remove"),
-        help="which data sets the guarantee compares (default: as the budget, or replace-one: the number of people is "
-        "public)",
-    )  # fmt: skip
     group.add_argument("--public-n", type=int, metavar="N", help="add-remove: a public figure for the number of people")
 
 
@@ -163,33 +158,25 @@ def add(commands: Commands) -> None:
         description="A budget in a file, from which all runs that open it spend: see docs/budgets.md.",
     )
     actions = budget.add_subparsers(dest="action", metavar="action", required=True)
-    init = _action(actions, "init", "create a budget", _init)
+    # refused: for a damaged file, since nothing is paid for here
+    action = partial(add_action, actions, file="file of the budget; FILE.head belongs to it", refused=1)
+    init = action("budget init", "create a budget", _init)
     form = init.add_mutually_exclusive_group(required=True)
-    form.add_argument("--epsilon", type=float, help="with --delta: (epsilon, delta)-differential privacy")
+    add_options(form, "epsilon", "mu")
     form.add_argument("--rho", type=float, help="zero-concentrated differential privacy")
-    form.add_argument("--mu", type=float, help="Gaussian differential privacy")
-    init.add_argument("--delta", type=float, help="well below one over the number of people")
+    add_options(init, "delta")
+    add_options(init, "adjacency", required=True)
     init.add_argument("--accounting", choices=["gdp", "zcdp"], help="conversion of (epsilon, delta) (default: gdp)")
-    init.add_argument(
-        "--adjacency", required=True, choices=["replace-one", "add-remove"],
-        help="replace-one: the number of people is public; add-remove: it is protected",
-    )  # fmt: skip
     init.add_argument("--person", metavar="COLUMN", help="protect all rows of a person, by these ids (default: rows)")
     init.add_argument("--dataset", required=True, metavar="NAME", help="name of the data that the budget protects")
-    _action(actions, "show", "print what is spent, and on what", _show)
-    _action(actions, "verify", "check every line; exit status 1 if one is damaged or missing", _verify)
-    recover = _action(actions, "recover", "list open reservations, or give one back", _recover)
+    action("budget show", "print what is spent, and on what", _show)
+    action("budget verify", "check every line; exit status 1 if one is damaged or missing", _verify)
+    recover = action("budget recover", "list open reservations, or give one back", _recover)
     recover.add_argument("--reservation", metavar="ID", help="the reservation to give back, as listed")
     recover.add_argument(
         "--nothing-was-released", action="store_true",
         help="your word that its process is dead, and that nobody saw anything that it computed",
     )  # fmt: skip
-
-
-def _action(actions: Commands, name: str, summary: str, run: Any) -> argparse.ArgumentParser:
-    file = "file of the budget; FILE.head belongs to it"
-    # refused: for a damaged file, since nothing is paid for here
-    return add_action(actions, name, summary, run, file, command=f"budget {name}", refused=1)
 
 
 def _init(options: argparse.Namespace) -> int:

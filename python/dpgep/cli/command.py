@@ -10,7 +10,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn, TypeAlias, TypeVar
@@ -18,7 +18,6 @@ from typing import Any, NoReturn, TypeAlias, TypeVar
 from dpgep._checks import did_you_mean
 from dpgep.errors import PrivacyBudgetError
 from dpgep.serialization import Part, is_special
-from dpgep.sources.names import listed
 
 # A disk without room for this is full; most answers are smaller.
 _ROOM = 1 << 20
@@ -124,11 +123,36 @@ def or_auto(kind: Callable[[str], Any]) -> Callable[[str], Any]:
     return lambda text: text if text == "auto" else kind(text)
 
 
-def add_bound(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--bound", type=or_auto(float), default="auto", metavar="NUMBER",
-        help="clip longer rows to this norm (default: auto, estimated privately)",
-    )  # fmt: skip
+# Options that several commands have, by their names.
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "adjacency": {
+        "choices": ("replace-one", "add-remove"),
+        "help": "which data sets the guarantee compares: replace-one, where the number of people is public (default, "
+        "unless the budget says otherwise), or add-remove, where it is protected",
+    },
+    "bound": {
+        "type": or_auto(float), "default": "auto", "metavar": "NUMBER",
+        "help": "clip longer rows to this norm (default: auto, estimated privately)",
+    },
+    "classes": {"type": words, "metavar": "A,B", "help": "the public classes; others are left out"},
+    "columns": {"type": words, "metavar": "A,B", "help": "columns to use (default: all)"},
+    "delta": {"type": float, "help": "well below one over the number of people, as 1e-6"},
+    "epsilon": {"type": float, "help": "with --delta: (epsilon, delta)-differential privacy"},
+    "exclude": {"type": words, "default": [], "metavar": "A,B", "help": "columns to leave out"},
+    "labels": {"metavar": "COLUMN", "help": "each person's class"},
+    "mu": {"type": float, "help": "Gaussian differential privacy, in place of epsilon and delta"},
+    "ranges": {
+        "action": "append", "default": [], "metavar": "A=LOW:HIGH,...",
+        "help": "public ranges of columns, or a JSON file of them; they make an automatic bound cheaper",
+    },
+    "threads": {"type": positive, "metavar": "N", "help": "most threads (default: all processors)"},
+}  # fmt: skip
+
+
+def add_options(parser: Any, *names: str, **changed: Any) -> None:
+    """Options that several commands have; of these in ``changed`` something is different."""
+    for name in names:
+        parser.add_argument(f"--{name}", **{**_OPTIONS[name], **changed})
 
 
 def add_output(parser: Any, metavar: str, help: str, **options: Any) -> None:
@@ -137,21 +161,14 @@ def add_output(parser: Any, metavar: str, help: str, **options: Any) -> None:
 
 
 def add_action(
-    actions: Any, name: str, summary: str, run: Callable[..., int], file: str, **defaults: Any
+    actions: Any, name: str, summary: str, run: Callable[..., int], *, file: str, **defaults: Any
 ) -> argparse.ArgumentParser:
-    """A command of a command, about a FILE."""
+    """A command of a command, about a FILE; ``name``: both words."""
     description = f"{summary[0].upper()}{summary[1:]}."
-    action: argparse.ArgumentParser = actions.add_parser(name, help=summary, description=description)
+    action: argparse.ArgumentParser = actions.add_parser(name.split()[1], help=summary, description=description)
     action.add_argument("file", metavar="FILE", help=file)
-    action.set_defaults(run=run, **defaults)
+    action.set_defaults(run=run, command=name, **defaults)
     return action
-
-
-def known(name: str, names: Sequence[str], what: str = "column") -> str:
-    """The name itself. Raises UsageError unless it is there."""
-    if name not in names:
-        raise UsageError(f"no {what} {name!r}{did_you_mean(name, names)}; there are {listed(names)}")
-    return name
 
 
 class Output(Part):
@@ -190,7 +207,9 @@ class Output(Part):
 def written(
     options: argparse.Namespace, make: Callable[[], T], content: Callable[[T], bytes], inputs: Iterable[Any]
 ) -> T:
-    """What ``make()`` returns, once its content is in the file of -o, which is known to be writable before."""
+    """What ``make()`` returns, once its content is in the file of -o, if there is one: known to be writable before."""
+    if options.output is None:
+        return make()
     with Output(options.output, force=options.force, inputs=inputs) as output:
         output.try_place()
         found = make()

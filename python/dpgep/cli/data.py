@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import dpgep
-from dpgep.cli.command import ONE_VALUE, UsageError, interval, known, usage, words
+from dpgep._checks import did_you_mean
+from dpgep.cli.command import ONE_VALUE, UsageError, interval, usage, words
 from dpgep.sources import Selection
 from dpgep.sources.encoding import declared_categories, is_date_type
 from dpgep.sources.files import CsvFiles
-from dpgep.sources.names import identifies
+from dpgep.sources.names import identifies, listed
 
 _DAY = 86400.0
 
@@ -38,11 +39,6 @@ def add_data(parser: argparse.ArgumentParser) -> None:
         help="use only rows where this holds, as \"age >= 18 and region == 'north'\"; needs --adjacency add-remove, "
         "since their number depends on people",
     )  # fmt: skip
-
-
-def add_columns(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--columns", type=words, metavar="A,B", help="columns to use (default: all)")
-    parser.add_argument("--exclude", type=words, default=[], metavar="A,B", help="columns to leave out")
 
 
 class Data:
@@ -81,7 +77,10 @@ class Data:
     def key(self, name: str) -> str | int:
         """The name of a column that is there; of an array, its number."""
         if self.columns is not None:
-            return known(name, self.columns)
+            if name not in self.columns:
+                meant = did_you_mean(name, self.columns)
+                raise UsageError(f"no column {name!r}{meant}; there are {listed(self.columns)}")
+            return name
         if not name.isdigit():
             raise UsageError(f"an array has no column {name!r}: give numbers, from 0")
         return int(name)

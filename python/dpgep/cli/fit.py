@@ -19,7 +19,7 @@ from dpgep.cli.command import (
     Commands,
     Output,
     UsageError,
-    add_bound,
+    add_options,
     add_output,
     interval,
     numbers,
@@ -30,7 +30,7 @@ from dpgep.cli.command import (
     usage,
     words,
 )
-from dpgep.cli.data import Data, add_columns, add_data, is_text_alone, open_data, ranges_of, typed
+from dpgep.cli.data import Data, add_data, is_text_alone, open_data, ranges_of, typed
 from dpgep.cli.plan import listed_features, show_dry_run
 from dpgep.loading import require_storable
 from dpgep.problems.builders import BUILDERS
@@ -50,11 +50,7 @@ def add(commands: Commands) -> None:
         parser = commands.add_parser(name, help=summary, description=f"{summary}, under differential privacy.")
         add_data(parser)
         _add_people(parser, signature(build).parameters)
-        add_bound(parser)
-        parser.add_argument(
-            "--ranges", action="append", default=[], metavar="A=LOW:HIGH,...",
-            help="public ranges of columns, or a JSON file of them; they make an automatic bound cheaper",
-        )  # fmt: skip
+        add_options(parser, "bound", "ranges")
         parser.add_argument(
             "--missing", choices=("error", "center", "pairwise"), default="error",
             help="center: missing values count as the location of their column; pairwise: covariances are those of the "
@@ -78,7 +74,7 @@ def add(commands: Commands) -> None:
 def add_running(parser: argparse.ArgumentParser, output: str) -> Any:
     group = parser.add_argument_group("running")
     add_output(group, output, "file of the result")
-    group.add_argument("--threads", type=positive, metavar="N", help="most threads (default: all processors)")
+    add_options(group, "threads")
     group.add_argument("--quiet", action="store_true", help="no list of features, no progress bar")
     group.add_argument("--seed", type=int, help="for tests: NOT PRIVATE to anyone who knows the seed")
     return group
@@ -189,7 +185,7 @@ def _add_people(parser: argparse.ArgumentParser, takes: Collection[str]) -> None
         parser.add_argument("--x-columns", type=words, required=True, metavar="A,B", help="columns of the first view")
         parser.add_argument("--y-columns", type=words, required=True, metavar="C,D", help="columns of the second view")
     else:
-        add_columns(parser)
+        add_options(parser, "columns", "exclude")
     parser.add_argument("--person", metavar="COLUMN", help="ids of people, where they have several rows")
     parser.add_argument("--rows", type=positive, metavar="N", help="with --person: rows that count alike (default: 1)")
     parser.add_argument("--weights", metavar="COLUMN", help="weights of a survey")
@@ -199,8 +195,8 @@ def _add_people(parser: argparse.ArgumentParser, takes: Collection[str]) -> None
     if "center" in takes:
         parser.add_argument("--no-center", dest="center", action="store_false", help="moments about zero")
     if "classes" in takes:
-        parser.add_argument("--labels", required="labels" in takes, metavar="COLUMN", help="each person's class")
-        parser.add_argument("--classes", type=words, metavar="A,B", help="the public classes; others are left out")
+        add_options(parser, "labels", required="labels" in takes)
+        add_options(parser, "classes")
     if "target" in takes:
         parser.add_argument("--labels", required=True, metavar="COLUMN", help="each person's group")
         parser.add_argument("--target", required=True, metavar="A", help="the public label of the group of interest")

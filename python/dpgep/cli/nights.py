@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import dpgep
 from dpgep.cli.budget import add_budget
-from dpgep.cli.command import (
-    Commands,
-    UsageError,
-    add_action,
-    add_bound,
-    add_output,
-    positive,
-    saved,
-    usage,
-    words,
-    written,
-)
-from dpgep.cli.data import add_columns, add_data, open_data, ranges_of
+from dpgep.cli.command import Commands, UsageError, add_action, add_options, add_output, positive, saved, usage, written
+from dpgep.cli.data import add_data, open_data, ranges_of
 from dpgep.cli.fit import labels_of, rows_of
 
 
@@ -31,30 +21,25 @@ def add(commands: Commands) -> None:
         description="A register that grows every night, and a release each morning, under one budget: docs/nights.md.",
     )
     actions = nights.add_subparsers(dest="action", metavar="action", required=True)
-    file = "the file of all nights: confidential like the rows"
+    action = partial(add_action, actions, file="the file of all nights: confidential like the rows")
     what = "add the people of a night; the first night begins the file, and pays"
-    add = add_action(actions, "add", what, _add, file, command="nights add")
+    add = action("nights add", what, _add)
     add_data(add)
-    add_columns(add)
+    add_options(add, "columns", "exclude", "labels", "classes", "bound", "threads")
     add.add_argument("--night", metavar="LABEL", help="of this night (default: the name of the first file of DATA)")
     add.add_argument("--person", metavar="COLUMN", help="ids of people, who are then counted")
-    add.add_argument("--labels", metavar="COLUMN", help="each person's class")
-    add.add_argument("--classes", type=words, metavar="A,B", help="the public classes; others are left out")
-    add_bound(add)
     terms = add.add_argument_group("terms", "of the first night; later nights may repeat them")
-    terms.add_argument("--ranges", action="append", default=[], metavar="A=LOW:HIGH,...", help="public ranges")
+    add_options(terms, "ranges")
     terms.add_argument("--missing", choices=("error", "center"), default="error", help="as of dpgep release")
     terms.add_argument("--keep", type=positive, metavar="N", help="nights whose noise is combined (default: 365)")
     terms.add_argument("--nights", type=positive, metavar="K", help="nights that a person may come on (default: 1)")
     add_budget(add)
-    add.add_argument("--threads", type=positive, metavar="N", help="most threads (default: all processors)")
-    what = "write the release of all nights so far, or of some"
-    release = add_action(actions, "release", what, _release, file, command="nights release")
+    release = action("nights release", "write the release of all nights so far, or of some", _release)
     release.add_argument("--first", metavar="LABEL", help="the first night (default: that of the file)")
     release.add_argument("--last", metavar="LABEL", help="the last night (default: that of the file)")
-    for action in (add, release):
-        add_output(action, "OUT.dpgep", "file of the release, for dpgep ask")
-        action.add_argument("--quiet", action="store_true", help="no progress bar")
+    for each in (add, release):
+        add_output(each, "OUT.dpgep", "file of the release, for dpgep ask")
+        each.add_argument("--quiet", action="store_true", help="no progress bar")
 
 
 def _add(options: argparse.Namespace) -> int:
@@ -102,8 +87,7 @@ def _terms(options: argparse.Namespace, data: Any) -> dict[str, Any]:
 
 def _written(options: argparse.Namespace, inputs: list[Any], make: Any) -> int:
     """Print the release that ``make()`` returns, and write it where it is wanted: it can be made again."""
-    keep = options.output is not None
-    found = written(options, make, lambda release: saved(release.save), inputs) if keep else make()
+    found = written(options, make, lambda release: saved(release.save), inputs)
     size = f"{found.n_people:.0f} people, " if found.report.public.n_people else ""
     print(f"{size}nights: {len(dpgep.Nights(options.file).labels)}; {found.report}")
     return 0

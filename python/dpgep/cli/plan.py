@@ -9,7 +9,7 @@ from typing import Any
 
 import dpgep
 from dpgep.cli.budget import Paying
-from dpgep.cli.command import Commands, UsageError, add_bound, numbers, positive, usage
+from dpgep.cli.command import Commands, UsageError, add_options, numbers, positive, usage
 from dpgep.models import FdaModel, SirModel, StandardizedPcaModel, TableModel
 from dpgep.models.row_model import Classes, RowModel
 from dpgep.problems.problem import Problem
@@ -31,10 +31,8 @@ def add(commands: Commands) -> None:
         "--features", dest="d", type=_features, required=True, metavar="D",
         help="number of columns, or D,E,... of each view",
     )  # fmt: skip
-    parser.add_argument("--epsilon", type=float, help="with --delta: (epsilon, delta)-differential privacy")
-    parser.add_argument("--delta", type=float, help="well below one over the number of people, as 1e-6")
-    parser.add_argument("--mu", type=float, help="instead of both: Gaussian differential privacy")
-    add_bound(parser)
+    add_options(parser, "epsilon", "delta", "mu", "bound")
+    add_options(parser, "adjacency", default="replace-one")
     parser.add_argument("--spectrum", type=numbers, metavar="A,B", help="leading eigenvalues, public or assumed")
     parser.add_argument(
         "--eigengap", type=float, metavar="GAP",
@@ -52,7 +50,6 @@ def add(commands: Commands) -> None:
     )
     parser.add_argument("--nights", type=positive, default=1, metavar="N", help="of other people each (dpgep nights)")
     parser.add_argument("--n-components", type=positive, default=1, metavar="K", help="components (default: 1)")
-    parser.add_argument("--adjacency", choices=("replace-one", "add-remove"), default="replace-one")
     parser.add_argument("--people-for", type=float, metavar="ERROR", help="also print how many people this error needs")
     parser.add_argument("--epsilon-for", type=float, metavar="ERROR", help="also print which epsilon this error needs")
     parser.set_defaults(run=_run)

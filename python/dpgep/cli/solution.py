@@ -22,8 +22,8 @@ from dpgep.cli.command import (
     Commands,
     Output,
     UsageError,
+    add_options,
     add_output,
-    known,
     positive,
     saved,
     say,
@@ -108,10 +108,9 @@ def _report(options: argparse.Namespace) -> int:
         print(f"sha256 {found.sha256}\n{statement(found.privacy)}")
     else:
         document = getattr(found, f"to_{options.form or 'markdown'}")()
+        written(options, lambda: document, str.encode, [file])
         if options.output is None:
             print(document, end="")
-        else:
-            written(options, lambda: document, str.encode, [file])
     return 0
 
 
@@ -199,9 +198,9 @@ def views_of(solution: dpgep.Solution, options: argparse.Namespace) -> tuple[Dat
             column, equals, value = name.partition("=")
             if equals and name not in data.columns and column in data.columns:
                 categories.setdefault(column, []).append(value)
-                chosen[column] = None
             else:
-                chosen[known(name, data.columns)] = None
+                data.key(column := name)
+            chosen[column] = None
         columns.append(list(chosen))
     dates = [name for chosen in columns for name in chosen if is_date_type(data.types.get(name, ""))]
     data = Data(options.data, categories=categories, dates=dates, progress=progress)
@@ -249,8 +248,8 @@ def _add_scores(commands: Commands) -> None:
     what = "numbers of two components, or of one (default: 1,2)"
     parser.add_argument("--components", type=_components, metavar="K,L", help=what)
     parser.add_argument("--cells", type=positive, choices=CELLS, default=64, help="in each direction (default: 64)")
-    parser.add_argument("--labels", metavar="COLUMN", help="count each class by itself, at the same price")
-    parser.add_argument("--classes", type=words, metavar="A,B", help="the public classes; others are left out")
+    add_options(parser, "labels", help="count each class by itself, at the same price")
+    add_options(parser, "classes")
     parser.add_argument("--person", metavar="COLUMN", help="ids of people, who count once, shared by their cells")
     parser.add_argument("--picture", type=Path, metavar="FILE", help=f"draw them, too: {', '.join(_PICTURES)}")
     parser.add_argument("--synthetic", type=positive, default=0, metavar="N", help="draw N points that are nobody's")
