@@ -480,7 +480,7 @@ def _integers(words: Words, terms: Terms) -> IntegerMoments:
     people = (int(n_high[0]) << LOW_BITS) + int(n[0]) if n.size else 0
     if n.size and people < 1:
         raise ValueError("the people of all sites are none: a message was altered, or was not made by this protocol")
-    grid = {"bits": terms.no_people.bits, "weight_bits": terms.no_people._weight_bits}
+    grid: Any = {"bits": terms.no_people.bits, "weight_bits": terms.no_people._weight_bits}
     return IntegerMoments(*_blocks(lows, terms), high=_blocks(highs, terms), n=people, **grid)
 
 
