@@ -26,6 +26,12 @@ except ModuleNotFoundError:  # optional: without it nothing sets limits, and BLA
 
 _VARIABLE = "DPGEP_NUM_THREADS"
 _TURNS = 10
+# Up to this size OpenBLAS wakes no threads for eigenvectors; beyond, they stay awake for 0.1 s and slow what follows.
+_UNTHREADED = 24
+# Up to this size LAPACK has one thread: several wait for each other at every step, and for threads of NumPy's BLAS that
+# are still awake. On two processors beside other work an FDA of 1000 features takes 1.4 s in place of 12, at 200
+# eigenvectors 3 ms in place of 17; alone on them, two threads save a twentieth at 1000.
+_ONE_THREAD = 1000
 _chosen: ContextVar[int | None] = ContextVar("n_threads", default=None)
 
 
@@ -97,6 +103,13 @@ def own_threads(worthwhile: bool) -> Iterator[int]:
         return
     with _blas.on_one_thread():
         yield thread_count()
+
+
+@contextmanager
+def lapack_on_one_thread(d: int) -> Iterator[None]:
+    """Keep LAPACK to one thread for a block about matrices of d features, where several are slower."""
+    with _blas.on_one_thread() if _UNTHREADED < d <= _ONE_THREAD else nullcontext():
+        yield
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from conftest import Matrix
 
 from dpgep.methods.eigen import null_eigenvalue
 from dpgep.models import FdaModel, GepModel, PcaModel, ReleasedMatrices, SirModel
-from dpgep.models.moments import MomentNoise, ReleasedGroups
+from dpgep.models.moments import MomentNoise, ReleasedGroups, ReleasedMoments
 from dpgep.models.null import leading_of_noise
 
 N_DRAWS = 2000
@@ -115,7 +115,8 @@ def test_a_scatter_of_means_is_found_by_its_rank(model: str, d: int, rng: np.ran
     """The same draws as of matrices, in any basis: groups of which one is nearly empty, with a noisy count."""
     asked: Any = FdaModel(d, (0, 1, 2, 3)) if model == "fda" else SirModel(d, (-1.0, 0.0, 1.0))
     counts = np.array([0.5, 0.3, 0.2, 0.001])
-    released = ReleasedGroups(rng.standard_normal((d, 4)) / 9, counts, 500.0, MomentNoise(0.01, 0.01, 0.02))
+    sums, noise = rng.standard_normal((d, 4)) / 9, MomentNoise(0.01, 0.01, 0.02)
+    released = ReleasedMoments(sums, counts, 500.0, noise, second=np.zeros((d, d)))
     for basis in (None, rng.standard_normal((d, d)), rng.standard_normal((d, 2))):
         found = asked.noisy(released).leading_noise(np.zeros(d), basis, 3, 6)
         wanted = np.maximum(from_matrices(asked, released, 3, 6, basis), 0.0)

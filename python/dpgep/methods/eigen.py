@@ -13,10 +13,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.linalg  # other parts of it are loaded when they are used
@@ -25,7 +24,7 @@ from scipy.linalg import lapack
 
 from dpgep._checks import require_count, require_non_negative
 from dpgep._show import Shown
-from dpgep._threads import blas_on_one_thread
+from dpgep._threads import blas_on_one_thread, lapack_on_one_thread
 from dpgep.models.model import Matrix, Model, NoisyPencil
 from dpgep.models.moments import ReleasedGroups
 from dpgep.models.null import leading_of_noise
@@ -35,12 +34,6 @@ from dpgep.privacy.products import NoisyProducts
 _SMALL = 48
 # From here on most vectors are left out, where only the leading are asked for: all of them take most of the time.
 _MANY = 1000
-# Up to this size OpenBLAS wakes no threads for eigenvectors; beyond, they stay awake for 0.1 s and slow what follows.
-_UNTHREADED = 24
-# Up to this size LAPACK has one thread: several wait for each other at every step, and for threads of NumPy's BLAS that
-# are still awake. On two processors beside other work an FDA of 1000 features takes 1.4 s in place of 12, at 200
-# eigenvectors 3 ms in place of 17; alone on them, two threads save a twentieth at 1000.
-_ONE_THREAD = 1000
 # From here on it counts that an A of low rank has few eigenvectors to look for.
 _LOW_RANK = 500
 # Probability that noise alone passes for a component.
@@ -89,7 +82,7 @@ def solve_pair(
     them, xi = ``fallback`` is used instead. For B = I and a large A, only ``n_vectors`` leading vectors, if that is not
     None. ``low_rank``: (F, w) with A = F^T diag(w) F, if it is known so. Overwrites a and b.
     """
-    with on_one_thread(len(a)):
+    with lapack_on_one_thread(len(a)):
         if b is None:
             if n_vectors is not None and len(a) >= max(_MANY, 4 * n_vectors):
                 return Eigensystem(*_leading(a, n_vectors), 0.0)
@@ -110,11 +103,6 @@ def solve_pair(
             reduced = whitener.T @ (a @ whitener)
         values, rotation = _descending(*_eigh(reduced))
         return Eigensystem(values, whitener @ rotation, xi)
-
-
-def on_one_thread(d: int) -> AbstractContextManager[None]:
-    """Keep LAPACK to one thread for a block about matrices of d features, where several are slower."""
-    return blas_on_one_thread() if _UNTHREADED < d <= _ONE_THREAD else nullcontext()
 
 
 def check_pair(a: Matrix, b: Matrix | None, n_components: int, ridge: float) -> None:
@@ -203,7 +191,7 @@ def _eigh(matrix: Matrix, driver: str = "evr") -> tuple[Matrix, Matrix]:
     return values, vectors
 
 
-Edge = Matrix | Callable[[], Matrix | None] | None
+Edge: TypeAlias = "Matrix | Callable[[], Edge] | None"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -306,14 +294,14 @@ def _first_order(values: Matrix, variances: Matrix, others: int, first: int = 0)
     return np.asarray(1 - 1 / (1 + tangents.sum(axis=1)))
 
 
-def accuracy_given(errors: Matrix, span: float, lost: tuple[bool, ...], r: int) -> Accuracy:
+def accuracy_given(errors: Matrix, span: float, lost: tuple[bool, ...], r: int, edge: Edge) -> Accuracy:
     """Accuracy of the leading of r solutions whose errors, were they not ``lost``, are known, also of the span."""
     k = len(lost)
     found = lost.index(True) if True in lost else k
     singly = np.ones(k)
     singly[: min(found, len(errors))] = errors[:found]
     strayed = span if found == k == len(errors) else float(singly.sum())
-    return Accuracy(singly, min(strayed, float(min(k, r - k))), lost)
+    return Accuracy(singly, min(strayed, float(min(k, r - k))), lost).with_edge(edge)
 
 
 def rows_needed(k: int, r: int) -> int:
@@ -371,12 +359,19 @@ def null_eigenvalue(model: Model, values: Matrix) -> float:
 
 
 def judged_components(
-    noisy: NoisyPencil, system: Eigensystem, k: int, log_searched: float = 0.0, *, people: bool = False
-) -> tuple[tuple[bool, ...], Matrix | None]:
+    noisy: NoisyPencil,
+    system: Eigensystem,
+    k: int,
+    log_searched: float = 0.0,
+    *,
+    people: bool = False,
+    may_defer: bool = False,
+) -> tuple[tuple[bool, ...], Edge]:
     """Whether noise alone could show each of the k leading solutions of ``system``; once one is lost, all after it.
 
     With it, (k,) the edge of the noise: eigenvalues that noise alone hardly exceeds. ``log_searched``: logarithm of the
-    number of supports that were searched. With ``people``, the noise and the sampling of people together.
+    number of supports that were searched. With ``people``, the noise and the sampling of people together. If it
+    ``may_defer``, a function finds the edge where that is not needed yet.
 
     An eigenvalue counts from `null_eigenvalue`: where the model's A is no signal, all its eigenvalues are about equal,
     not zero. The edge falls with the number of components above; it is None where there is no noise.
@@ -384,6 +379,8 @@ def judged_components(
     values, r, model = system.values, len(system.values), noisy.model
     if noisy.released.noiseless and not people:
         return (False,) * k, None
+    if may_defer and surely_found(noisy, system, k):
+        return (False,) * k, lambda: judged_components(noisy, system, k)[1]
     edges, isotropic = np.full(k, -np.inf), noisy.isotropic and not people
     mean, deviation = _edge(noisy, system, log_searched, people=people)
     k, found, drawn, order = min(k, r), 0, 0, model.traits.noise_order

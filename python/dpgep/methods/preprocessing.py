@@ -15,7 +15,7 @@ from typing import Literal
 
 import numpy as np
 
-from dpgep.methods.eigen import on_one_thread
+from dpgep._threads import lapack_on_one_thread
 from dpgep.methods.ranges import ColumnRanges, people_runs
 from dpgep.models.bins import FIRST_OCTAVE, N_OCTAVES, NORM_STEPS, Interval
 from dpgep.models.model import Matrix, Model
@@ -114,7 +114,7 @@ def prepare(
     shares = _shares(stages.n, stages.n_columns, stages.mu, auto)
     estimator = _Estimator(stages, auto, shares, model, grouped, least_cut)
     pairwise = auto.missing == "pairwise"
-    with on_one_thread(stages.n_columns):  # threads of BLAS would be awake while the next stage reads the rows
+    with lapack_on_one_thread(stages.n_columns):  # threads of BLAS would be awake while the next stage reads the rows
         found = estimator.preprocessing(shifted=shifted, mixed=mixed, scaled=scaled and not pairwise)
     return replace(found, pairwise=True) if pairwise else found
 

@@ -15,6 +15,7 @@ import numpy as np
 import scipy  # its sparse matrices are loaded when they are used
 from numpy.typing import NDArray
 
+from dpgep._threads import lapack_on_one_thread
 from dpgep.methods import eigen
 from dpgep.methods.base import (
     Diagnostics,
@@ -191,7 +192,7 @@ def solve_released(
     if smaller is not None:
         return replace(_across(noisy, smaller, n_components, options), moments=moments)
     if standard is None:
-        with eigen.on_one_thread(noisy.model.n_features):
+        with lapack_on_one_thread(noisy.model.n_features):
             return replace(_solved(noisy, n_components, options), moments=moments)
     solved = _standardized(noisy, standard, n_components, options)
     return replace(solved, moments=moments if standard.scale.all() else None)
@@ -200,7 +201,7 @@ def solve_released(
 def _across(noisy: NoisyPencil, smaller: Reduced, n_components: int, options: PairOptions) -> MethodResult:
     """The solution in the coordinates that are orthogonal to directions without variance."""
     model = smaller.noisy.model
-    with eigen.on_one_thread(model.n_features):
+    with lapack_on_one_thread(model.n_features):
         solved = _solved(smaller.noisy, min(n_components, model.max_components), options)
     diagnostics = solved.diagnostics
     assert isinstance(diagnostics, ReleaseDiagnostics)
@@ -232,7 +233,7 @@ def _standardized(
     of_served = noisy
     if len(served) < d:
         of_served = replace(noisy, model=model.restricted(served), released=noisy.released.restricted(served))
-    with eigen.on_one_thread(len(served)):
+    with lapack_on_one_thread(len(served)):
         solved = _solved(of_served, k, options)
     if len(served) < d:
         solved = _embedded(solved, served, d)
@@ -272,7 +273,7 @@ def columns_are(columns: NDArray[np.intp], names: tuple[str, ...] | None) -> str
 
 
 def _solved(noisy: NoisyPencil, n_components: int, options: PairOptions) -> MethodResult:
-    """The leading solutions of the released pair, `on_one_thread` where that serves."""
+    """The leading solutions of the released pair, `lapack_on_one_thread` where that serves."""
     xi, ridge, fallback = 0.0, None, 0.0
     noise = noisy.noise_of_b
     if noise is not None:
@@ -373,19 +374,18 @@ def _diagnose(
     k, d, rank = len(eigenvalues), len(pair.a), len(system.values)
     support = None if fit is None else support_of(fit.vectors)
     log_searched = 0.0 if support is None else eigen.log_supports(d, len(support))
-    judge = partial(eigen.judged_components, noisy, system, k, log_searched)
-    edge: eigen.Edge
     if fit is not None and fit.significant is not None:
         lost = tuple(not significant for significant in fit.significant)
-    elif fit is None and d <= MOST_FEATURES and eigen.surely_found(noisy, system, k):
-        lost, edge = (False,) * k, lambda: judge()[1]
     else:
-        lost, edge = judge()
+        may_defer = fit is None and d <= MOST_FEATURES
+        lost, edge = eigen.judged_components(noisy, system, k, log_searched, may_defer=may_defer)
+    edge = edge if fit is None else None
     if ridge is not None:
-        accuracy = eigen.accuracy_given(ridge.error, ridge.subspace_error, lost, rank)
+        accuracy = eigen.accuracy_given(ridge.error, ridge.subspace_error, lost, rank, edge)
     else:
-        accuracy = _perturbed(noisy, pair, system, lost, rank if fit is None else d)
-    accuracy = accuracy.with_edge(edge) if fit is None else accuracy.worsened(_misplaced(noisy, pair, system, fit))
+        accuracy = _perturbed(noisy, pair, system, lost, edge, rank if fit is None else d)
+    if fit is not None:
+        accuracy = accuracy.worsened(_misplaced(noisy, pair, system, fit))
     gaps = np.abs(eigenvalues[:, None] - system.values)
     np.fill_diagonal(gaps, np.inf)  # a component has no gap to itself
     return ReleaseDiagnostics(
@@ -400,14 +400,20 @@ def _diagnose(
 
 
 def _perturbed(
-    noisy: NoisyPencil, pair: MatrixPencil, system: Eigensystem, lost: tuple[bool, ...], dimensions: int
+    noisy: NoisyPencil,
+    pair: MatrixPencil,
+    system: Eigensystem,
+    lost: tuple[bool, ...],
+    edge: eigen.Edge,
+    dimensions: int,
 ) -> Accuracy:
     """Accuracy by the noise in the eigenbasis of the released pair; nothing there is biased but by the noise."""
     p = eigen.rows_needed(len(lost), len(system.values))
     variances = partial(_variances, noisy, pair.noise_level, system, p)
     if len(pair.a) > MOST_FEATURES:  # they are found now, so that no d x d matrix is kept for them
-        return Accuracy.deferred(partial(eigen.expected_accuracy, system.values, variances(), lost, dimensions), lost)
-    return Accuracy.deferred(lambda: eigen.expected_accuracy(system.values, variances(), lost, dimensions), lost)
+        simulate = partial(eigen.expected_accuracy, system.values, variances(), lost, dimensions)
+        return Accuracy.deferred(simulate, lost, edge)
+    return Accuracy.deferred(lambda: eigen.expected_accuracy(system.values, variances(), lost, dimensions), lost, edge)
 
 
 def _variances(noisy: NoisyPencil, noise_level: float, system: Eigensystem, p: int) -> Matrix:

@@ -180,9 +180,9 @@ class ContrastPencil(MomentsPencil):
 
     weights: tuple[float, ...] = ()
 
-    @cached_property
-    def isotropic(self) -> bool:
-        return False  # the noise of a count is in proportion to a covariance
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        vars(self).update(isotropic=False)  # the noise of a count is in proportion to a covariance
 
     def pair(self) -> MatrixPencil:
         a = np.asarray(sum(weight * group.covariance for weight, group in self._groups))
@@ -340,9 +340,9 @@ class MatricesPencil(NoisyPencil):
     model: GepModel
     released: ReleasedMatrices
 
-    @property
-    def noise_of_b(self) -> float | None:
-        return None if self.released.b is None else self.released.noise_b * float(np.sqrt(2 * self.model.n_features))
+    def __post_init__(self) -> None:
+        released, edge = self.released, float(np.sqrt(2 * self.model.n_features))
+        vars(self).update(noise_of_b=None if released.b is None else released.noise_b * edge)
 
     def pair(self) -> MatrixPencil:
         released, d = self.released, self.model.n_features

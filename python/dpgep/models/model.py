@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import Any, Literal, Protocol, TypeAlias
@@ -192,27 +192,17 @@ class NoisyPencil(ABC):
 
     model: Model
     released: Any
-
-    @property
-    @abstractmethod
-    def noise_of_b(self) -> float | None:
-        """Expected operator norm of the noise in B, the noise level of its pair; None where B is the identity."""
-
-    @cached_property
-    def isotropic(self) -> bool:
-        """Whether the noise is the same in all directions."""
-        return True
+    # expected operator norm of the noise in B, the noise level of its pair; None where B is the identity
+    noise_of_b: float | None = field(init=False)
+    isotropic: bool = field(init=False, default=True)  # whether the noise is the same in all directions
+    # of a model of standardized columns: `pair` and all that follows are in coordinates v * scale
+    standardization: Standardization | None = field(init=False, default=None)
 
     @property
     def mean(self) -> Matrix | None:
         """The released mean of the rows, where there is one."""
         mean: Matrix | None = self.released.mean
         return mean
-
-    @property
-    def standardization(self) -> Standardization | None:
-        """For a model of standardized columns: `pair` and all that follows are in coordinates v * scale."""
-        return None
 
     @abstractmethod
     def pair(self) -> MatrixPencil:

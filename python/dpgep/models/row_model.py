@@ -25,7 +25,6 @@ from dpgep.models.model import (
     NoisyPencil,
     PublicFacts,
     Scatter,
-    Standardization,
     Traits,
     slices_of,
 )
@@ -294,14 +293,17 @@ class MomentsPencil(NoisyPencil):
     released: ReleasedMoments
     scale: Matrix | None = None
 
+    def __post_init__(self) -> None:
+        released, traits = self.released, self.model.traits
+        of_b = None if traits.identity_b else released.second_noise_level
+        standard = standardization_of(released) if traits.standardized else None
+        isotropic = self.scale is None and released.pairs is None
+        vars(self).update(noise_of_b=of_b, isotropic=isotropic, standardization=standard)
+
     @cached_property
     def pencil(self) -> Pencil:
         """A and B as functions of the second moment: what stands for M is not asked for."""
         return pencil_of(self.model, self.released)
-
-    @cached_property
-    def isotropic(self) -> bool:
-        return self.scale is None and self.released.pairs is None
 
     @property
     def mean(self) -> Matrix | None:
@@ -309,12 +311,9 @@ class MomentsPencil(NoisyPencil):
         return mean if mean is None or self.scale is None else mean * self.scale
 
     @cached_property
-    def standardization(self) -> Standardization | None:
-        return standardization_of(self.released) if self.model.traits.standardized else None
-
-    @property
-    def noise_of_b(self) -> float | None:
-        return None if self.model.traits.identity_b else self.released.second_noise_level
+    def share(self) -> float:
+        """`total_share` of what was released."""
+        return total_share(self.released)
 
     def pair(self) -> MatrixPencil:
         released, pencil, standard = self.released, self.pencil, self.standardization
@@ -377,7 +376,7 @@ class MomentsPencil(NoisyPencil):
             return None
         mean, noise = self.pencil.factors, released.noise  # of a covariance the one factor
         # that of the mean's noise e; -e e^T lowers the mean of all eigenvalues by |e|^2/d
-        deviation = noise.sums * math.sqrt(released.sums.shape[1]) / total_share(released)
+        deviation = noise.sums * math.sqrt(released.sums.shape[1]) / self.share
         size = float(np.linalg.norm(mean if basis is None else mean @ basis))
         sixteenths = math.ceil(16 * (size * deviation / noise.second))
         return noise.second * leading_of_noise(len(values), sixteenths, seed, n_draws) + deviation**2
@@ -387,7 +386,7 @@ class MomentsPencil(NoisyPencil):
         if not (self.model.traits.is_covariance or standard is not None) or released.pairs is not None:
             return None
         # of the mean's noise e: -m e^T - e m^T; that e is longer by 6 deviations has a probability of exp(-18)
-        size = noise.sums * (math.sqrt(r * released.sums.shape[1]) + 6.0) / total_share(released)
+        size = noise.sums * (math.sqrt(r * released.sums.shape[1]) + 6.0) / self.share
         most = noise.second * float(leading_of_noise(r, 0, seed, n_draws).max())
         most += 2 * size * float(np.linalg.norm(self.pencil.factors))
         longest = 1.0 if self.scale is None else float(self.scale.max())

@@ -377,9 +377,11 @@ def group_blocks(
     noise: MomentNoise, facts: PublicFacts, layout: MomentLayout, sums: int | None = None, counts: int | None = None
 ) -> tuple[NoiseBlock, ...]:
     """Sums and counts of groups, with the integer scales of their noise where they are released on such a grid."""
-    of_counts = TOTAL if layout.n_groups == 1 and facts.weighted else COUNTS
     blocks = [NoiseBlock(SUMS, "independent", noise.sums, sums)] * layout.sums
-    return *blocks, *[NoiseBlock(of_counts, "independent", noise.counts, counts)] * layout.counts
+    if layout.counts:
+        of_counts = TOTAL if layout.n_groups == 1 and facts.weighted else COUNTS
+        blocks.append(NoiseBlock(of_counts, "independent", noise.counts, counts))
+    return tuple(blocks)
 
 
 @dataclass(frozen=True, eq=False)

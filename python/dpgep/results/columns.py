@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dpgep._checks import did_you_mean, quoted, whole_number
 from dpgep._show import aligned
-from dpgep.methods.eigen import on_one_thread
+from dpgep._threads import lapack_on_one_thread
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, in_one_group, of_group, of_groups, together
 from dpgep.models.preprocessing import Preprocessing, unclipped
@@ -295,7 +295,7 @@ def on_one_thread_of_blas(
 
     @wraps(ask)
     def answer(release: Released, /, *args: Asked.args, **options: Asked.kwargs) -> Found:
-        with on_one_thread(release.model.n_features):
+        with lapack_on_one_thread(release.model.n_features):
             return ask(release, *args, **options)
 
     return answer

@@ -29,8 +29,8 @@ from numpy.typing import NDArray
 from dpgep._checks import require_count, require_flag, require_one_of
 from dpgep._optional import data_frame
 from dpgep._show import aligned
+from dpgep._threads import lapack_on_one_thread
 from dpgep.errors import AccuracyWarning, warn
-from dpgep.methods.eigen import on_one_thread
 from dpgep.models.model import Matrix
 from dpgep.models.moments import MomentNoise, ReleasedMoments, effective_counts, goe, in_one_group, of_groups
 from dpgep.models.null import edge, spectrum_before_noise
@@ -222,7 +222,7 @@ class GroupDirections(Answer):
         as large a one. 0.1 s for 10 columns, some seconds for 100; the same in every call.
         """
         require_law(level, "gaussian")
-        with on_one_thread(len(self.names)):
+        with lapack_on_one_thread(len(self.names)):
             return self._repeated(level)
 
     def _repeated(self, level: float) -> Intervals:

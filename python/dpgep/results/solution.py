@@ -12,11 +12,12 @@ import numpy as np
 
 from dpgep._optional import data_frame
 from dpgep._show import html_table, interval_picture
+from dpgep._threads import lapack_on_one_thread
 from dpgep.data.inputs import column_names
 from dpgep.errors import AccuracyWarning, warn
 from dpgep.methods.auto import may_favour_clipping
 from dpgep.methods.base import Diagnostics, MethodResult
-from dpgep.methods.eigen import Accuracy, judged_components, on_one_thread
+from dpgep.methods.eigen import Accuracy, judged_components
 from dpgep.methods.release import MOST_FEATURES, ReleaseDiagnostics, columns_are
 from dpgep.models.model import Matrix, Model
 from dpgep.models.moments import ReleasedMoments, paired, together, total_mean
@@ -152,7 +153,7 @@ class Solution:
         assert bound is not None
         sizes = not noisy.model.traits.scale_free
         warn_of_clipping(noisy.released, self.feature_names, sizes=sizes)
-        with on_one_thread(noisy.model.n_features):
+        with lapack_on_one_thread(noisy.model.n_features):
             found = bootstrap_intervals(noisy, ridge, lost, bound, level, rows, self.relative_components)
         if preprocessing is None or noisy.model.traits.scale_free:
             return found
