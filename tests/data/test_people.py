@@ -133,7 +133,7 @@ def test_an_id_in_a_packed_record() -> None:
         ([["secret"], ["b"], ["c"], ["d"]], TypeError, "hashable"),
         ([{1}, {2}, {3}, {4}], TypeError, "hashable"),
         (np.zeros(4, complex), TypeError, "whole numbers or text"),
-        ([1, 2, 3], ValueError, "another number"),
+        ([1, 2, 3], ValueError, "one id for each row; it has more"),
         (np.ma.masked_array([1, 2, 3, 4], [0, 1, 0, 0]), TypeError, "masked"),
     ],
 )

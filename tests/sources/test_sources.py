@@ -761,7 +761,7 @@ def test_a_run_that_takes_its_time_has_few_rows_in_memory(name: str, batch_rows:
         (np.ones((2, 2)), "x", ValueError, "has no column names: select columns by position, from 0 to 1; got 'x'"),
         (np.ones((2, 2)), [0, 2], ValueError, "from 0 to 1; got 2"),
         (np.ones((2, 2)), slice(2, 2), ValueError, "selects none of the 2 columns"),
-        (np.ones((2, 2), complex), None, TypeError, "must hold real numbers, got dtype complex128"),
+        (np.ones((2, 2), complex), None, TypeError, r"is complex \(complex128\)"),
         (np.ones(2), 0, ValueError, "is a vector"),
     ],
 )

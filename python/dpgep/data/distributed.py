@@ -24,7 +24,7 @@ from dpgep._threads import one_thread_per_task
 from dpgep.data.checksum import PassChecksum, PassComparison, combined
 from dpgep.data.dataset import Dataset, People
 from dpgep.data.ids import Identities
-from dpgep.data.inputs import check_not_masked, known_rows
+from dpgep.data.inputs import known_rows
 from dpgep.data.people import (
     UNIT_BITS,
     WEIGHT_BITS,
@@ -37,6 +37,7 @@ from dpgep.data.people import (
 )
 from dpgep.data.rows import Batch, S, Sums, add_weighted
 from dpgep.sources import Scan, Selection, scan
+from dpgep.sources.batches import check_not_masked
 from dpgep.sources.encoding import Categories
 from dpgep.sources.kinds import is_dask_collection
 from dpgep.sources.names import Key, Names, as_text, check_same

@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep._dispatch import core
-from dpgep.data.inputs import check_not_masked
+from dpgep.data.inputs import vector_of
 from dpgep.errors import DataChangedError
-from dpgep.sources import Selection, as_vector_of_values, is_source, scan
+from dpgep.sources import Selection, is_source, scan
 from dpgep.sources.batches import objects
-from dpgep.sources.kinds import is_dask_frame, is_frame, is_polars_frame, is_table
+from dpgep.sources.kinds import is_dask_frame, is_frame, is_in_arrow, is_table
 from dpgep.sources.names import missing
 
 # Ids that are whole numbers within a range of this many times their number are numbers already.
@@ -110,7 +110,7 @@ class Numbering:
         return found if places is None else found[places]
 
     def _looked_up(self, words: Digests, is_open: bool) -> Numbers:
-        found = _numbered(self._table, words, is_open=is_open)
+        found = _numbered(self._table, words, is_open)
         self.n = self._table.size
         return found
 
@@ -170,13 +170,7 @@ _NUMBERS, _TEXT, _BYTES, _OTHERS = range(4)
 
 def _checked(ids: Any, n_rows: int) -> NDArray[Any]:
     """Ids as a vector: numbers, of which none is missing, or values to be looked up."""
-    check_not_masked(ids, "person")
-    found = as_vector_of_values(ids)
-    values: NDArray[Any] = np.asarray(found) if hasattr(found, "__array__") else _listed(found)
-    if values.ndim == 2 and values.shape[1] == 1:
-        values = values[:, 0]
-    if values.ndim != 1 or len(values) != n_rows:
-        raise ValueError("person must hold one id for each row: it has another shape, or another number of them")
+    values = vector_of(ids, "person", n_rows, "person must hold one id for each row", _listed)
     if values.dtype.kind in "mM":
         _require_all(np.isnat(values))
         values = _microseconds(values)
@@ -273,7 +267,7 @@ def split_off(views: Sequence[Any], given: Any, column: Beside = IDS) -> tuple[t
             raise ValueError(f"{given!r} is in the index, and no column: pass X.reset_index({given!r}) in place of X")
         known = [name for view in views if _has_columns(view) for name in _columns(view)]
         raise missing(given, known, f"column of {column.holds}") if known else ValueError(column.nameless(given))
-    return tuple(_without(view, given) if _has_columns(view) else view for view in views), _column(tables[0], given)
+    return tuple(_without(view, given) if _has_columns(view) else view for view in views), tables[0][given]
 
 
 def _split_off_selections(views: Sequence[Any], given: Any, column: Beside) -> tuple[tuple[Any, ...], Selection]:
@@ -311,15 +305,7 @@ def _has_columns(view: Any) -> bool:
 
 
 def _columns(table: Any) -> list[Any]:
-    return list(table.columns) if _takes_names(table) else list(table.schema.names)
-
-
-def _column(table: Any, name: str) -> Any:
-    return table[name] if _takes_names(table) else table.column(name)
-
-
-def _takes_names(table: Any) -> bool:
-    return is_frame(table) or is_dask_frame(table) or is_polars_frame(table)
+    return list(table.column_names if is_in_arrow(table) else table.columns)
 
 
 def _without(table: Any, name: str) -> Any:
@@ -327,9 +313,7 @@ def _without(table: Any, name: str) -> Any:
         return table
     if is_frame(table) or is_dask_frame(table):
         return table.drop(columns=[name])
-    return (
-        table.drop(name) if is_polars_frame(table) else table.select([each for each in _columns(table) if each != name])
-    )
+    return table.select([each for each in _columns(table) if each != name])
 
 
 # ---- people of several parts ----
@@ -369,11 +353,11 @@ def numbered_digests(whose: Digests) -> tuple[Numbers, Digests]:
     """The number of each row's person, and the distinct digests. Raises TypeError where ids are of several types."""
     if len(np.unique(whose[:, 1] & _KINDS)) > 1:
         raise TypeError(_SEVERAL_TYPES)
-    numbers = _numbered(core.Numbering(0), whose, is_open=True)
+    numbers = _numbered(core.Numbering(0), whose)
     return numbers, whose[_firsts(numbers)]
 
 
-def _numbered(table: core.Numbering, whose: Digests, *, is_open: bool) -> Numbers:
+def _numbered(table: core.Numbering, whose: Digests, is_open: bool = True) -> Numbers:
     """The number of each row's person, by the kernel."""
     numbers = np.empty(len(whose), np.int64)
     if len(whose):  # what comes from another process need not be aligned, and an empty array cannot be
@@ -407,7 +391,7 @@ class Identities:
         if len(np.unique(np.concatenate([whose[:, 1], *(part[:1, 1] for part in self._parts[:1])]) & _KINDS)) > 1:
             raise TypeError(_SEVERAL_TYPES)
         n_known = self._table.size
-        numbers = self._numbers(whose, is_open=True)
+        numbers = _numbered(self._table, whose)
         self._parts.append(whose[_firsts(np.maximum(numbers, n_known - 1), n_known - 1)])
         while len(self._parts) > 1 and len(self._parts[-2]) <= len(self._parts[-1]):
             self._parts[-2:] = [np.concatenate(self._parts[-2:])]
@@ -420,7 +404,7 @@ class Identities:
 
     def others(self, whose: Digests) -> NDArray[np.intp]:
         """Which rows are other people's, in their order."""
-        return np.flatnonzero(self._numbers(whose, is_open=False) < 0)
+        return np.flatnonzero(_numbered(self._table, whose, False) < 0)
 
     def add(self, others: Identities) -> None:
         """Others, any of whom may be known."""
@@ -431,12 +415,9 @@ class Identities:
         """Raise ValueError where some people are among both, TypeError where ids are of different types."""
         if len({int(each._parts[0][0, 1] & _KINDS) for each in (self, others) if each._table.size}) > 1:
             raise TypeError(_SEVERAL_TYPES)
-        if any((self._numbers(part, is_open=False) >= 0).any() for part in others._parts):
+        if any(len(self.others(part)) < len(part) for part in others._parts):
             what = "add all rows of a person in one update"
             raise ValueError(f"some people have rows in both parts, and would count twice: {what}")
 
     def copy(self) -> Identities:
         return Identities(self._parts, self.left_out)
-
-    def _numbers(self, whose: Digests, *, is_open: bool) -> Numbers:
-        return _numbered(self._table, whose, is_open=is_open)

@@ -7,7 +7,7 @@ classes, a missing response) counts as a person and contributes nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -21,7 +21,7 @@ from dpgep.errors import PrivacyWarning, warn
 from dpgep.models.preprocessing import AutoPreprocessing, Preprocessing
 from dpgep.models.row_model import RowModel, input_names, names_of_views
 from dpgep.sources import BOOLEANS, Scan, Selection, as_selection, as_vector_of_values, declared_values, is_source
-from dpgep.sources.batches import Columns, objects, shown
+from dpgep.sources.batches import Columns, check_not_masked, check_real, objects
 from dpgep.sources.encoding import (
     Categories,
     Encoding,
@@ -160,7 +160,7 @@ def check_matrix(array: Any, name: str) -> None:
     """Raise ValueError or TypeError unless an array, its values never looked at, is a matrix of real numbers."""
     if array.ndim != 2:
         raise ValueError(f"{name} must be two-dimensional, one row per person; it has {array.ndim} dimensions")
-    check_real(array, name)
+    check_real(array.dtype, name)
     if array.shape[1] < 1:
         raise ValueError(f"{name} must have at least 1 column, it has none")
 
@@ -169,11 +169,6 @@ def require_width(found: int, name: str, expected: int) -> None:
     """Raise ValueError for another number of columns than a model has."""
     if found != expected:
         raise ValueError(f"{name} must have {expected} columns, it has {found}")
-
-
-def check_not_masked(values: Any, name: str) -> None:
-    if isinstance(values, np.ma.MaskedArray):
-        raise TypeError(f"{name} is a masked array: fill or drop the masked entries first, e.g. {name}.filled(0.0)")
 
 
 def clipping_of(bound: Any, preprocessing: Any = None) -> float | AutoPreprocessing | Preprocessing:
@@ -213,14 +208,6 @@ def check_bound(bound: Any) -> float:
     if not 1e-30 <= value <= 1e30:  # eighth powers of it are computed
         raise ValueError(f"bound must be a positive finite number (between 1e-30 and 1e30), got {bound!r}")
     return value
-
-
-def check_real(array: Any, name: str) -> None:
-    if array.dtype.kind == "c":
-        raise TypeError(f"{name} is complex ({array.dtype}): pass real and imaginary parts as columns")
-    if array.dtype.kind not in "fiub":
-        found = shown(array.dtype)
-        raise TypeError(f"{name} must hold real numbers, got dtype {found}: convert it with .astype(float)")
 
 
 def require_row_model(model: Any) -> None:
@@ -328,8 +315,7 @@ def slice_edges(slices: Any, y_range: Any, edges: Any) -> NDArray[np.float64]:
 
 def slice_codes(y: Any, n: int, interior_edges: NDArray[np.float64]) -> Codes:
     """Index of each row's slice, the outer ones for values beyond the outer edges; `NO_GROUP` for NaN."""
-    check_not_masked(y, "y")
-    values = as_vector(as_vector_of_values(y), "y", n)
+    values = as_vector(y, "y", n)
     codes = np.searchsorted(interior_edges, values, side="right").astype(np.intp)
     codes[np.isnan(values)] = NO_GROUP
     return codes
@@ -387,13 +373,9 @@ def _column(labels: Any) -> Any:
 
 
 def _label_array(labels: Any, n: int) -> NDArray[Any]:
-    check_not_masked(labels, "labels")
-    labels = as_vector_of_values(_column(labels))
-    values = labels if isinstance(labels, np.ndarray) else _one_per_row(labels)
-    if values.ndim == 2 and values.shape[1] == 1:
-        values = values[:, 0]
-    check_vector(values, n, "labels must hold one label per row of X")
-    return values
+    # a list becomes a vector of what is in it: NumPy would make of a label what the others are
+    demand = "labels must hold one label per row of X"
+    return vector_of(_column(labels), "labels", n, demand, lambda listed: objects(list(listed)))
 
 
 def _has_missing(values: NDArray[Any]) -> bool:
@@ -406,13 +388,6 @@ def _has_missing(values: NDArray[Any]) -> bool:
 def _is_missing(label: Any) -> bool:
     is_number = isinstance(label, (float, complex, np.generic))
     return type(label).__name__ == "NAType" or (is_number and bool(label != label))
-
-
-def _one_per_row(labels: Any) -> NDArray[Any]:
-    """A vector of labels that stay what they are: an array of one type would make of a label what the others are."""
-    if hasattr(labels, "__array__"):
-        return np.asarray(labels)
-    return objects(list(labels))
 
 
 def _distinct(values: NDArray[Any]) -> Classes:
@@ -431,20 +406,24 @@ def _distinct(values: NDArray[Any]) -> Classes:
 
 def as_vector(values: Any, name: str, n: int) -> NDArray[np.float64]:
     """`values` as a new float64 vector of length n."""
-    check_not_masked(values, name)
-    array = np.asarray(values)
-    if array.ndim == 2 and array.shape[1] == 1:
-        array = array[:, 0]
-    check_vector(array, n, f"{name} must be a vector with one value per row of X")
-    check_real(array, name)
+    array = vector_of(values, name, n, f"{name} must be a vector with one value per row of X")
+    check_real(array.dtype, name)
     with np.errstate(over="ignore"):  # a longdouble beyond float64
         return array.astype(np.float64)
 
 
-def check_vector(array: NDArray[Any], n: int, demand: str) -> None:
-    """Raise ValueError unless an array is a vector of n entries: the message has no number of rows, a secret."""
+def vector_of(
+    values: Any, name: str, n: int, demand: str, of_list: Callable[[Any], NDArray[Any]] = np.asarray
+) -> NDArray[Any]:
+    """A vector of n entries, or a matrix of one column, as a vector; ValueError, without n, a secret, for others."""
+    check_not_masked(values, name)
+    found = as_vector_of_values(values)
+    array: NDArray[Any] = np.asarray(found) if hasattr(found, "__array__") else of_list(found)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
     if array.ndim != 1:
         columns = f", {array.shape[1]} columns" if array.ndim == 2 else ""
         raise ValueError(f"{demand}; got {array.ndim} dimensions{columns}")
     if len(array) != n:
         raise ValueError(f"{demand}; it has more entries than there are rows, or fewer")
+    return array

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import get_ident
@@ -78,8 +79,7 @@ class IntegerMoments:
         return second, sums, counts
 
     def copy(self) -> IntegerMoments:
-        high = None if self.high is None else tuple(part.copy() for part in self.high)
-        return replace(self, second=self.second.copy(), sums=self.sums.copy(), counts=self.counts.copy(), high=high)
+        return deepcopy(self)
 
 
 class ExactSums(Sums):
@@ -94,6 +94,10 @@ class ExactSums(Sums):
 
     @abstractmethod
     def merge(self, other: Any, times: int = 1) -> None: ...
+
+    def _require_alike(self, other: ExactSums) -> None:
+        if (self.layout, self.bits) != (other.layout, other.bits):
+            raise ValueError("sums of different layouts or grids cannot be added")
 
     @abstractmethod
     def limbs(self) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
@@ -185,40 +189,23 @@ class ExactMomentAccumulator(ExactSums):
         return not rows.is_sparse and self._narrow(Batch(rows), rows.n) is not None
 
     def merge(self, other: ExactMomentAccumulator, times: int = 1) -> None:
-        if (self.layout, self.bits) != (other.layout, other.bits):
-            raise ValueError("sums of different layouts or grids cannot be added")
-        if times > 1:
-            self._merge_many(other, times)
-            return
-        low, high = other.limbs()
+        self._require_alike(other)
+        assert times < 1 << (_LIMB_BITS - LOW_BITS)
+        low, high = other.limbs() if times == 1 else other.carried()
         self._require_whole()
         with self._changing():
             self._fold()
-            # a carried limb is below 2^40: int64 has room for that beside a full one
             if high is None:
                 self._make_room(other.n)
             else:
+                # a carried limb is below 2^40: int64 has room for 2^22 of them, or for one beside a full one
                 self._carry()
                 assert self._high is not None
-                self._high += high
-            self._total += low
+                self._high += high if times == 1 else times * high
+            self._total += low if times == 1 else times * low
             self._in_low += other._in_low
-            self.n += other.n
-
-    def _merge_many(self, other: ExactMomentAccumulator, times: int) -> None:
-        """Add sums many times: both are carried first, so that 2^22 times a low limb fit; ``other`` keeps its sums."""
-        assert times < 1 << (_LIMB_BITS - LOW_BITS)
-        self._require_whole()
-        other._require_whole()
-        with other._changing():
-            other._carry()
-        with self._changing():
-            self._carry()
-            self._total += times * other._total
-            assert self._high is not None
-            assert other._high is not None
-            self._high += times * other._high
-            self._carry()
+            if times > 1:
+                self._carry()
             self.n += times * other.n
 
     def limbs(self) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
@@ -451,8 +438,7 @@ class ExactMomentsByGroup(ExactSums):
             vars(self).update(vars(new))
 
     def merge(self, other: ExactMomentsByGroup, times: int = 1) -> None:
-        if (self.layout, self.bits) != (other.layout, other.bits):
-            raise ValueError("sums of different layouts or grids cannot be added")
+        self._require_alike(other)
         groups = [sums.copy() for sums in self._groups]  # an interrupt leaves those that there were
         for sums, more in zip(groups, other._groups, strict=True):
             sums.merge(more, times)

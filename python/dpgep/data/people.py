@@ -1,21 +1,9 @@
 """How much rows count: whose each is (``person=``), up to how many of a person count alike (``rows=``), ``weights=``.
 
 A row of weight w, one of m rows of its person, counts w/W/max(m, M) of a person, W the largest weight and M the rows
-that count alike: all rows of a person add up to at most one.
-
-Ids become the weight of each row, and every sum counts each person once. A person's weight is 2^WEIGHT_BITS, shared by
-their rows as evenly as whole numbers allow: of m rows each has floor(2^WEIGHT_BITS / m), and one has what is left over.
-Who has more than 64 rows, of whom much may be left over, has one more for each of some rows before (`core.Shares`).
-Which rows these are depends on the person's rows alone, not on their order, and favours none: they are taken by a hash
-of their contents. It takes no memory of single rows, of which there may be any number. All weights of a person add up
-to 2^WEIGHT_BITS exactly, so that what a person adds to a sum, over 2^WEIGHT_BITS, is a mean of what single rows would
-add: within their convex hull. There a person moves no answer by more than one row would (proof: proofs/Hull.v). Where
-rows have weights or count alike, each has a part of its own, rounded down, and what is left over is dealt in the same
-way.
-
-Rows of a person in several parts of a data set are dealt out anew, so that all are in one part. Weights follow from a
-person's rows alone, in whatever order, and sums are exact: so they have the same bits as sums of all rows in memory.
-Whoever has made the parts, digests of ids show whether two share a person.
+that count alike: all rows of a person add up to at most one, in whole units of 2^-WEIGHT_BITS, so that no answer moves
+by more than with one row (docs/mathematics.md, section 12; proofs/Hull.v). Weights follow from a person's rows alone,
+in whatever order, and sums are exact: the same bits in memory, in a stream, and in parts.
 """
 
 from __future__ import annotations
@@ -51,7 +39,7 @@ from dpgep.data.ids import (
 from dpgep.data.inputs import as_vector
 from dpgep.data.rows import NO_GROUP, Batch, Rows, S, Weights, add_weighted, block_height, joined_views
 from dpgep.models.model import PublicFacts
-from dpgep.sources import Scan, Selection, as_vector_of_values
+from dpgep.sources import Scan, Selection
 from dpgep.sources.batches import slices
 
 # Public: rows of one person differ in their weights by at most 2^-12 of the person's. The finest grid of most releases
@@ -126,7 +114,7 @@ class Weighting:
         """(n,), weights in units of 2^-UNIT_BITS of the largest, to which they are cut, from 0 on; None without."""
         if self.largest_weight is None:
             return None
-        values = as_vector(as_vector_of_values(weights), "weights", n_rows)
+        values = as_vector(weights, "weights", n_rows)
         if np.isnan(values).any():
             raise ValueError("weights has missing values: drop these rows, or give them the weight 0")
         with np.errstate(over="ignore"):

@@ -9,7 +9,17 @@ import numpy as np
 import scipy  # its sparse matrices are loaded when they are used
 
 from dpgep.sources import kinds
-from dpgep.sources.batches import Part, Pieces, check_real, is_real, objects, rows_at_a_time, shown, slices
+from dpgep.sources.batches import (
+    Part,
+    Pieces,
+    check_not_masked,
+    check_real,
+    is_real,
+    objects,
+    rows_at_a_time,
+    shown,
+    slices,
+)
 from dpgep.sources.encoding import Declared, declared_values
 from dpgep.sources.names import Key, Names, check_names, one_of
 from dpgep.sources.source import Source, Table
@@ -164,8 +174,7 @@ class SideBySide(Table):
 
 def _checked(values: Any, name: str) -> Any:
     """The values as something with a shape of one or two dimensions and rows by slicing; sparse ones as CSR."""
-    if isinstance(values, np.ma.MaskedArray):
-        raise TypeError(f"{name} is a masked array: fill or drop the masked entries first, e.g. with .filled(0.0)")
+    check_not_masked(values, name)
     values = _converted(values)
     shape = getattr(values, "shape", None)
     if shape is None:

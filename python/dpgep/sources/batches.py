@@ -148,8 +148,16 @@ def is_real(dtype: np.dtype[Any]) -> bool:
 
 
 def check_real(dtype: np.dtype[Any], what: str) -> None:
+    if dtype.kind == "c":
+        raise TypeError(f"{what} is complex ({dtype}): pass real and imaginary parts as columns")
     if not is_real(dtype):
-        raise TypeError(f"{what} must hold real numbers, got dtype {shown(dtype)}: convert it or leave it out")
+        found = shown(dtype)
+        raise TypeError(f"{what} must hold real numbers, got dtype {found}: convert it, by .astype(float), or omit it")
+
+
+def check_not_masked(values: Any, what: str) -> None:
+    if isinstance(values, np.ma.MaskedArray):
+        raise TypeError(f"{what} is a masked array: fill or drop the masked entries first, e.g. by .filled(0.0)")
 
 
 def shown(dtype: np.dtype[Any]) -> str:

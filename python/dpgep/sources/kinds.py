@@ -33,9 +33,12 @@ is_spark_frame = _kind("pyspark.sql", "DataFrame")
 is_connection = _kind("adbc_driver_manager.dbapi", "Connection")
 
 
+def is_in_arrow(value: Any) -> bool:
+    return is_instance(value, "pyarrow", "Table") or is_instance(value, "pyarrow", "RecordBatch")
+
+
 def is_table(value: Any) -> bool:
-    in_arrow = is_instance(value, "pyarrow", "Table") or is_instance(value, "pyarrow", "RecordBatch")
-    return is_frame(value) or is_polars_frame(value) or in_arrow
+    return is_frame(value) or is_polars_frame(value) or is_in_arrow(value)
 
 
 def is_dask_collection(value: Any) -> bool:
