@@ -21,6 +21,7 @@ from dpgep.errors import AccuracyWarning
 from dpgep.methods import auto
 from dpgep.methods.base import ReleaseOptions
 from dpgep.methods.clipped_power import (
+    Probe,
     WarmStart,
     kept_of_normal,
     leading_axes,
@@ -264,10 +265,10 @@ def test_a_tilt_towards_a_direction_of_few_is_seen_at_the_end() -> None:
 
 def begun_at(curator: Curator, vectors: Matrix) -> WarmStart:
     look = norm_histogram(curator.answer(ProductNorms(Asked(vectors)), 0.02), 0.5, len(vectors))
-    return WarmStart(
-        vectors=vectors, beside=vectors, edge=0.01, look=look, mean=None, centre=0.0, centre_deviation=0.0, share=0.9,
-        look_share=0.02,
-    )  # fmt: skip
+    beside = np.eye(1, vectors.shape[1], vectors.shape[1] - 1)
+    deviation = 0.01 / math.sqrt(2 * vectors.shape[1])
+    probe = Probe(np.vstack([vectors, beside]), np.zeros(2), deviation, mean=None, centre=0.0, moments=None)
+    return WarmStart(probe, look, share=0.9, look_share=0.02)
 
 
 @pytest.mark.parametrize(("cosine", "leads_away"), [(0.8, True), (0.0, False)])

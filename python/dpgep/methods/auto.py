@@ -2,29 +2,23 @@
 
 A release for a sixteenth of mu^2 shows the leading block V. A histogram of |V^T (x - m)| tells the variance S along it,
 and the part S' that clipping to the median C keeps. With c and c' the same of the other directions, squared sines are
-to first order in the noise, in bounds,
-
-    release: 1/(n mu (S - c))^2,    clipped power: 4 C^2/(n mu (S' - c'))^2 + what clipping changes in a sample
-
-times d (docs/mathematics.md, section 11). Of a direction that few people have little is kept, so that it gets a
-release. That is pooled with the first one: next to nothing is lost.
-
-Public numbers decide before where there is nothing to choose: where only a release can be had; where its noise is small
-beside b^2/d, the mean variance of rows as long as the bound; where it is so large that a probe would show nothing.
+to first order in the noise, in bounds and times d, 1/(n mu (S - c))^2 of a release, and 4 C^2/(n mu (S' - c'))^2 of
+clipped products, with what clipping changes in a sample (docs/mathematics.md, section 11). A release is pooled with the
+first one: next to nothing is lost. Public numbers decide before where there is nothing to choose.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from dpgep.methods.base import MethodResult, ReleaseOptions, matrix_bytes
 from dpgep.methods.clipped_power import (
     LEAST_SHARE,
-    ClippedPowerDiagnostics,
     NormHistogram,
+    Probe,
     WarmStart,
     norm_histogram,
     resumed,
@@ -72,36 +66,29 @@ def select_method(curator: Curator, n_components: int, options: ReleaseOptions) 
     look_share = _look_share(curator)
     probe = _probe(curator, n_components, options)
     if not _shows_enough(curator, probe):
-        warm = _warm_start(curator, probe, look_share)
-        if _favours_clipping(curator, probe, warm.look) and (found := resumed(curator, warm)) is not None:
+        asked = Asked(probe.vectors[:-1], None if probe.mean is None else probe.mean.values)
+        answer = curator.answer(ProductNorms(asked), look_share, "look along the probe")
+        look = norm_histogram(answer, _QUANTILE, len(asked.vectors))
+        warm = WarmStart(probe, look, 1 - _PROBE_SHARE - look_share, look_share)
+        if _favours_clipping(curator, probe, look) and (found := resumed(curator, warm)) is not None:
             return replace(_with_unseen(found, probe), method="clipped-power")
-    return replace(_rest(curator, probe, n_components, options), method="release")
+    if probe.moments is None:
+        return replace(operator_release(curator, n_components, options), method="release")
+    rest = curator.answer(Release())  # for all that is left, with the probe
+    assert isinstance(rest, ReleasedMoments)
+    noisy = curator.model.noisy(pooled_by_precision(probe.moments, rest))
+    found = solve_released(noisy, n_components, options)
+    found = with_clipping_bias(found, noisy, found.moments, curator.public.preprocessing)
+    return replace(found, method="release")
 
 
-def _shows_enough(curator: Curator, probe: _Probe) -> bool:
+def _shows_enough(curator: Curator, probe: Probe) -> bool:
     """Whether the probe alone favours a release: S' <= C sqrt(S), so that S - c above sqrt(S/5) is enough."""
     k, bound = len(probe.values) - 1, row_bound(curator.facts)
     # eigenvalues exceed those without noise by no more than this edge
     edge, centre = probe.deviation * semicircle_edge(curator.model.n_features), max(probe.centre, 0.0)
     heights = float(np.maximum(probe.values[:-1] - edge - centre, 0.0).sum()) / bound**2
     return _FAVOURED * heights**2 > heights + k * centre / bound**2
-
-
-def _warm_start(curator: Curator, probe: _Probe, look_share: float) -> WarmStart:
-    """A warm start for clipped products, from the probe and a histogram of the rows' products with it."""
-    vectors, location = probe.vectors[:-1], None if probe.mean is None else probe.mean.values
-    answer = curator.answer(ProductNorms(Asked(vectors, location)), look_share, "look along the probe")
-    return WarmStart(
-        vectors=vectors,
-        beside=probe.vectors,
-        edge=probe.deviation * math.sqrt(2 * curator.model.n_features),
-        look=norm_histogram(answer, _QUANTILE, len(vectors)),
-        mean=probe.mean,
-        centre=probe.centre,
-        centre_deviation=probe.deviation / math.sqrt(curator.model.n_features),
-        share=1 - _PROBE_SHARE - look_share,
-        look_share=look_share,
-    )
 
 
 def _look_share(curator: Curator) -> float:
@@ -134,25 +121,13 @@ def _should_probe(curator: Curator, k: int, options: ReleaseOptions) -> bool:
     return curator.answer(AffordsClippedProducts(), LEAST_SHARE / 2)
 
 
-@dataclass(frozen=True, eq=False)
-class _Probe:
-    """A release for a small part of the budget."""
-
-    vectors: Matrix  # (K + 1, d), leading eigenvectors
-    values: Matrix
-    deviation: float  # of its noise, as that of `goe`
-    mean: NoisyMean | None
-    centre: float  # the mean of all variances
-    moments: ReleasedMoments | None  # the release, where it is a matrix
-
-
-def _probe(curator: Curator, k: int, options: ReleaseOptions) -> _Probe:
+def _probe(curator: Curator, k: int, options: ReleaseOptions) -> Probe:
     model = curator.model
     if options.by_products(curator, k):
         products, leading = leading_by_products(curator, k + 1, options, _PROBE_SHARE, PROBE)
         deviation = products.noise_level / math.sqrt(2 * model.n_features)
         values = leading.system.values[: k + 1]
-        return _Probe(leading.vectors, values, deviation, _mean(curator, products.groups), leading.centre, None)
+        return Probe(leading.vectors, values, deviation, _mean(curator, products.groups), leading.centre, None)
     curator.keep_sums()
     moments = curator.answer(Release(), _PROBE_SHARE, PROBE)
     assert isinstance(moments, ReleasedMoments)
@@ -160,7 +135,7 @@ def _probe(curator: Curator, k: int, options: ReleaseOptions) -> _Probe:
     centre = float(np.trace(pair.a)) / len(pair.a)
     system = solve_pair(pair.a, None, regularization=0.0, rounding=pair.rounding, n_vectors=k + 1)
     vectors = np.ascontiguousarray(system.vectors[:, : k + 1].T)
-    return _Probe(vectors, system.values[: k + 1], moments.noise.second, _mean(curator, moments), centre, moments)
+    return Probe(vectors, system.values[: k + 1], moments.noise.second, _mean(curator, moments), centre, moments)
 
 
 def _mean(curator: Curator, groups: ReleasedGroups | None) -> NoisyMean | None:
@@ -170,7 +145,7 @@ def _mean(curator: Curator, groups: ReleasedGroups | None) -> NoisyMean | None:
     return NoisyMean(groups.sums[:, 0], groups.noise.sums, int(groups.n))
 
 
-def _favours_clipping(curator: Curator, probe: _Probe, look: NormHistogram) -> bool:
+def _favours_clipping(curator: Curator, probe: Probe, look: NormHistogram) -> bool:
     """Whether clipped products have less error, from a ``look`` along the probe.
 
     Not where S is about c, or the last of several directions may be another: a power method ends at any block then.
@@ -188,21 +163,9 @@ def _favours_clipping(curator: Curator, probe: _Probe, look: NormHistogram) -> b
     return bool(_FAVOURED * noise * (look.threshold / left) ** 2 + sampling < _WORTH * noise / signal**2)
 
 
-def _rest(curator: Curator, probe: _Probe, k: int, options: ReleaseOptions) -> MethodResult:
-    """A release for all that is left, with the probe."""
-    if probe.moments is None:
-        return operator_release(curator, k, options)
-    rest = curator.answer(Release())
-    assert isinstance(rest, ReleasedMoments)
-    noisy = curator.model.noisy(pooled_by_precision(probe.moments, rest))
-    found = solve_released(noisy, k, options)
-    return with_clipping_bias(found, noisy, found.moments, curator.public.preprocessing)
-
-
-def _with_unseen(found: MethodResult, probe: _Probe) -> MethodResult:
+def _with_unseen(found: MethodResult, probe: Probe) -> MethodResult:
     """The result with the variance that the probe cannot exclude: see `ClippedPowerDiagnostics.unseen`."""
-    diagnostics, largest = found.diagnostics, _largest_beyond(probe, found.components)
-    assert isinstance(diagnostics, ClippedPowerDiagnostics)
+    largest = _largest_beyond(probe, found.components)
     unseen = largest / max(float(found.eigenvalues[-1]), largest / _MOST_UNSEEN)
     warnings = list(found.accuracy_warnings)
     if unseen > 1:
@@ -210,10 +173,10 @@ def _with_unseen(found: MethodResult, probe: _Probe) -> MethodResult:
             "a direction that few rows have may be missed: the pilot excludes only variances above "
             f'{unseen:.2g} times that of the last component; method="release" weighs all rows alike'
         )
-    return replace(found, diagnostics=replace(diagnostics, unseen=unseen), accuracy_warnings=tuple(warnings))
+    return replace(found.described(unseen=unseen), accuracy_warnings=tuple(warnings))
 
 
-def _largest_beyond(probe: _Probe, components: Matrix) -> float:
+def _largest_beyond(probe: Probe, components: Matrix) -> float:
     """The largest variance, beyond the span of ``components``, that the probe may not have shown.
 
     With its leading u_i and values l_i the probe is at most l_{K+1} I + sum_i (l_i - l_{K+1}) u_i u_i^T; so is its

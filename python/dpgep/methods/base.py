@@ -5,8 +5,9 @@ Checks, before data are read, messages and the table of docs/reference/methods.m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from typing import Any, Literal, TypeAlias
 
@@ -457,6 +458,10 @@ class MethodResult:
     moments: ReleasedMoments | None = None  # what was released, where it is small enough to be kept
     method: str | None = None  # which one it was, where that was left open
 
+    def described(self, **changes: Any) -> MethodResult:
+        """The same result with other parts of its diagnostics."""
+        return replace(self, diagnostics=replace(self.diagnostics, **changes))
+
 
 @dataclass(frozen=True)
 class Method:
@@ -512,18 +517,23 @@ def method_result(
     n_searched: int | None = None,
 ) -> MethodResult:
     """Unit components and the mean in ``released``; warnings of the method, and of all (``n_searched`` features)."""
-    searched = model.n_features if n_searched is None else n_searched
-    return MethodResult(
-        components=oriented(vectors),
-        eigenvalues=eigenvalues,
-        mean=None if released is None else released.mean,
-        diagnostics=diagnostics,
-        accuracy_warnings=(
-            *accuracy_warnings,
-            *_lost_warning(diagnostics.lost, searched, released.n if isinstance(released, ReleasedGroups) else None),
-            *_beyond_warning(model, eigenvalues),
-        ),
-    )
+    said, searched = [*accuracy_warnings], model.n_features if n_searched is None else n_searched
+    lost = [row + 1 for row, gone in enumerate(diagnostics.lost) if gone]
+    if lost and (lost[0] == 1 or len(diagnostics.lost) < searched):  # of all that there are the last may well be
+        n = released.n if isinstance(released, ReleasedGroups) else math.inf
+        few = f", and {n:.0f} people are few for {searched} features" if n < _PEOPLE_PER_FEATURE * searched else ""
+        said.append(
+            f"components {lost} are lost: noise alone could produce them{few}; use more rows, fewer features, or a "
+            "larger budget"
+        )
+    largest = model.traits.largest_eigenvalue
+    if beyond := [f"{value:.3g}" for value in eigenvalues if value > largest * (1 + 1e-9)]:
+        said.append(
+            f"eigenvalues {', '.join(beyond)} exceed {largest:g}, their upper limit: noise in the covariances caused "
+            "this; use more rows, fewer features, a larger budget or regularization"
+        )
+    mean = None if released is None else released.mean
+    return MethodResult(oriented(vectors), eigenvalues, mean, diagnostics, tuple(said))
 
 
 def oriented(rows: Matrix) -> Matrix:
@@ -536,28 +546,6 @@ def oriented(rows: Matrix) -> Matrix:
 def support_of(vectors: Matrix) -> tuple[int, ...]:
     """The features that any of the rows uses, ascending."""
     return tuple(np.flatnonzero(vectors.any(axis=0)).tolist())
-
-
-def _lost_warning(lost: tuple[bool, ...], n_searched: int, n: float | None) -> Iterator[str]:
-    """Where components are lost: not of the last ones, where all that there are were asked for."""
-    if any(lost) and (lost[0] or len(lost) < n_searched):
-        which = [row + 1 for row, gone in enumerate(lost) if gone]
-        is_few = n is not None and n < _PEOPLE_PER_FEATURE * n_searched
-        few = f", and {n:.0f} people are few for {n_searched} features" if is_few else ""
-        yield (
-            f"components {which} are lost: noise alone could produce them{few}; use more rows, fewer features, or a "
-            "larger budget"
-        )
-
-
-def _beyond_warning(model: Model, eigenvalues: Matrix) -> Iterator[str]:
-    """Where noise has made more of an eigenvalue than it can be."""
-    beyond = [f"{value:.3g}" for value in eigenvalues if value > model.traits.largest_eigenvalue * (1 + 1e-9)]
-    if beyond:
-        yield (
-            f"eigenvalues {', '.join(beyond)} exceed {model.traits.largest_eigenvalue:g}, their upper limit: "
-            "noise in the covariances caused this; use more rows, fewer features, a larger budget or regularization"
-        )
 
 
 def component_count(model: Model, n_components: Any) -> int:

@@ -2,13 +2,10 @@
 
     G_t = (1/n) sum_i x_i clip(V_t^T (x_i - m))^T + Z_t,    V_{t+1} = polar(sum over s <= t of w_s (G_s - theta V_s))
 
-clip(p) shrinks p to a norm of C where it is longer, so that a person moves a sum by at most 2 b C, b the bound on |x|.
-C is the median of |V^T x|, bought from the same budget. If rows are elliptical about m, clipping changes no
-eigenvector; for other rows it is a bias (docs/clipped-power.md; docs/mathematics.md, section 11). A is linear: answers
-are averaged, with the weights w_s = s^2 of their parts of the budget, so that noise is as little as if all of it had
-gone to one answer. theta, the mean of all variances that clipping leaves, but at most half of the components', takes
-the others out faster. At the end, the second moment of V^T (x - m), K x K, gives eigenvalues and turns V to their
-directions. Of two views (pls) each has its V, and a step multiplies x by the products of y and y by those of x.
+A is linear, so answers are averaged, with the weights w_s = s^2 of their parts of the budget. theta, the mean of all
+variances that clipping leaves, but at most half of the components', takes the others out faster. At the end, the second
+moment of V^T (x - m), K x K, gives eigenvalues and turns V to their directions. Of two views (pls) each has its V.
+docs/clipped-power.md says why; the proofs are in docs/mathematics.md, section 11.
 """
 
 from __future__ import annotations
@@ -28,7 +25,7 @@ from dpgep.methods.eigen import FALSE_ALARM, RANK, leading_first, quotient_accur
 from dpgep.methods.papers.initial_vectors import RANDOM, first_block, given_vectors
 from dpgep.models.bins import LARGEST_THRESHOLD, LEAST_THRESHOLD, PRODUCT_EDGES, norm_quantile
 from dpgep.models.model import Matrix, PublicSide
-from dpgep.models.moments import MomentNoise, ReleasedGroups
+from dpgep.models.moments import MomentNoise, ReleasedGroups, ReleasedMoments
 from dpgep.models.row_model import RowModel
 from dpgep.privacy.clipped_products import Asked, ClippedMean, ClippedMoment, Mean, NoisyMean, ProductNorms
 from dpgep.privacy.curator import Curator, row_bound
@@ -129,16 +126,23 @@ class ClippedPowerDiagnostics(Diagnostics):
 
 
 @dataclass(frozen=True, eq=False)
-class WarmStart:
-    """Released values that steps may begin with."""
+class Probe:
+    """A release for a small part of the budget."""
 
-    vectors: Matrix  # (K, d), orthonormal rows to begin at
-    beside: Matrix  # (m, d), rows that the result is compared with at the end
-    edge: float  # eigenvectors there have squared sines of (edge/(2 theta))^2, theta the distance to other eigenvalues
-    look: NormHistogram  # along `vectors`
+    vectors: Matrix  # (K + 1, d), leading eigenvectors
+    values: Matrix
+    deviation: float  # of its noise, as that of `goe`
     mean: NoisyMean | None  # of the rows; None where the model does not shift them
     centre: float  # the mean of all variances
-    centre_deviation: float  # how far noise has moved it
+    moments: ReleasedMoments | None  # the release, where it is a matrix
+
+
+@dataclass(frozen=True, eq=False)
+class WarmStart:
+    """Released values that steps may begin with: at the K leading vectors of a probe."""
+
+    probe: Probe
+    look: NormHistogram  # along these vectors
     share: float  # of mu^2, that is left
     look_share: float  # that another look costs
 
@@ -155,7 +159,7 @@ def clipped_power(curator: Curator, n_components: int, options: ClippedPowerOpti
 def resumed(curator: Curator, warm: WarmStart) -> MethodResult | None:
     """The same from a warm start; None where steps lead to less variance, by half of them, than they began at."""
     run = _Run(curator, ClippedPowerOptions(), warm)
-    found = run.iterate(len(warm.vectors))
+    found = run.iterate(len(warm.probe.vectors) - 1)
     return None if run.leads_away else run.result(*found)
 
 
@@ -208,14 +212,17 @@ class _Run:
         self._weights = np.arange(1.0, steps + 1) ** _GROWTH
         self._weights /= self._weights.sum()
         require_affordable(curator, min(self._share * float(self._weights[0]), self._values_share))
-        self._mean = warm.mean if warm else curator.answer(Mean(), _MEAN_SHARE) if centred else None
+        self._mean = warm.probe.mean if warm else curator.answer(Mean(), _MEAN_SHARE) if centred else None
         threshold = LARGEST_THRESHOLD if options.threshold == "auto" else float(options.threshold)
         self._now = (warm.look.threshold if warm else threshold,) * len(self._views)
         self._thresholds: list[float] = []
         self._deviations: list[float] = []
         self._variance = 0.0  # along V, where a look has told
         # the mean of all variances, and how far noise has moved it; 0 where it is not known
-        self._centre, self._centre_deviation = (warm.centre, warm.centre_deviation) if warm else (0.0, 0.0)
+        self._centre = self._centre_deviation = 0.0
+        if warm is not None:
+            self._centre = warm.probe.centre
+            self._centre_deviation = warm.probe.deviation / math.sqrt(curator.model.n_features)
         self._n = 1
 
     def iterate(self, k: int) -> tuple[Matrix, Matrix]:
@@ -223,7 +230,7 @@ class _Run:
         if self._warm is None:
             start = _polar(first_block(self._curator, k, self._options.init), self._views)
         else:
-            start = self._warm.vectors
+            start = self._warm.probe.vectors[:k]
         vectors = start
         answers, blocks, quotients = np.zeros_like(start), np.zeros_like(start), np.zeros((k, k))
         for step, weight in enumerate(self._weights.tolist()):
@@ -235,7 +242,10 @@ class _Run:
             answers += weight * answer
             blocks += weight * vectors
             quotients += weight * (answer @ vectors.T)
-            shift = self._shift(quotients, float(self._weights[: step + 1].sum()))
+            # theta: with at most half of the least quotient, no small eigenvalue becomes a large one below zero
+            least = float(np.linalg.eigvalsh(quotients + quotients.T)[0]) / 2
+            least /= float(self._weights[: step + 1].sum())
+            shift = max(0.0, min(_KEPT_OF_OTHERS * self._centre, least / 2))
             vectors = _polar(answers - shift * blocks, self._views)
             if step == 0:  # of two views drawn at random, the first alone decides on signs and rotations
                 first = slice(0, self._views[-1].start)
@@ -250,11 +260,6 @@ class _Run:
         self._centre = variance_before_clipping(left, self._now[0] * row_bound(self._curator.facts), k)
         part = left / self._centre if left > 0 else 1.0
         self._centre_deviation = self._deviations[0] / math.sqrt(k) / part
-
-    def _shift(self, quotients: Matrix, weight: float) -> float:
-        """theta: with at most half of the least quotient, no small eigenvalue becomes a large one below zero."""
-        least = float(np.linalg.eigvalsh(quotients + quotients.T)[0]) / 2
-        return max(0.0, min(_KEPT_OF_OTHERS * self._centre, least / weight / 2))
 
     def _product(self, vectors: Matrix, step: int) -> Matrix:
         """G_t; zero once the steps lead away."""
@@ -292,7 +297,7 @@ class _Run:
     def result(self, vectors: Matrix, answer: Matrix) -> MethodResult:
         """Eigenvectors on the span of V, which the mean ``answer`` led to, or beside it."""
         curator, d, k, n_views = self._curator, self._curator.model.n_features, len(vectors), len(self._views)
-        basis = vectors if self._warm is None else np.vstack([vectors, across(self._warm.beside, vectors)])
+        basis = vectors if self._warm is None else np.vstack([vectors, across(self._warm.probe.vectors, vectors)])
         quotients = self._quotients(basis)
         if n_views == 1:
             axes = leading_axes(quotients, k)
@@ -323,14 +328,17 @@ class _Run:
             kept=kept,
         )
         released = None if self._mean is None else _groups(self._mean)
-        return method_result(curator.model, released, axes.of(basis, self._views), values, diagnostics, ())
+        turned = [turn @ basis[:, view] for turn, view in zip(axes.rotations, self._views, strict=True)]
+        return method_result(curator.model, released, np.hstack(turned), values, diagnostics, ())
 
     def _error_beside(self, axes: Axes, level: float, kept: float) -> Matrix:
         """(K,), squared sines: of parts that come from beside V, and of mixing with what is there."""
         assert self._warm is not None
         least = 1e-6 * level  # far within the noise
         theta = np.maximum(axes.values - self._centre, least)
-        coarse = axes.beside * np.minimum(self._warm.edge / (2 * theta), 1.0) ** 2
+        # eigenvectors of the probe have squared sines of (edge/(2 theta))^2
+        edge = self._warm.probe.deviation * math.sqrt(2 * self._curator.model.n_features)
+        coarse = axes.beside * np.minimum(edge / (2 * theta), 1.0) ** 2
         gaps = np.maximum(axes.values[:, None] - axes.others, least)
         products = np.maximum(axes.values, 0.0)[:, None] * np.maximum(axes.others, 0.0)
         variances = level**2 / (4 * self._curator.model.n_features) + products * changed_by_clipping(kept) / self._n
@@ -355,9 +363,6 @@ class Axes:
     beside: Matrix  # (K,), squared lengths beyond V
     others: Matrix  # eigenvalues of the rest
     deviation: float  # of the noise in an entry of the second moment
-
-    def of(self, basis: Matrix, views: list[slice]) -> Matrix:
-        return np.hstack([turn @ basis[:, view] for turn, view in zip(self.rotations, views, strict=True)])
 
 
 def leading_axes(quotients: NoisyMean, k: int) -> Axes:

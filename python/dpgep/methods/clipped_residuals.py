@@ -1,12 +1,8 @@
-"""Canonical correlations by ascent on clipped residuals: A v = lambda B v without a noisy B.
+"""Canonical correlations by ascent on clipped residuals: A v = lambda B v without a noisy B (docs/clipped-power.md).
 
-For v = (u, w) with u^T Sx u = w^T Sy w = 1 and correlation r, the gradient of the correlation is a mean over people of
-x (y . w - r x . u) and y (x . u - r y . w): of rows times residuals. Clipped, its noise is that of `clipped_power`, and
-falls with 1 - r^2 besides; for elliptical rows it vanishes where it should (docs/mathematics.md, section 11).
-
-A step takes v, the gradient g and the last change p, and solves the problem within their span, of which the second
-moment of few coordinates is bought. (Rayleigh and Ritz; without noise, LOBPCG of Knyazev 2001, from memory of the
-paper.) So steps have the best lengths whatever the condition of B, and noise in g is weighed against that in v.
+A step takes v, the clipped gradient g and the last change p, and solves the problem within their span, of which the
+second moment of few coordinates is bought. (Rayleigh and Ritz; without noise, LOBPCG of Knyazev 2001.) So steps have
+the best lengths whatever the condition of B, and noise in g is weighed against that in v.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
 """How far clipping may have turned the components: the part of stated errors that is not noise. It costs nothing.
 
-What is lost of the second moment is a matrix M, of which about the diagonal m is known, from a histogram of norms and
-the bought variances of the columns. On public tables long rows were much like the others, but few: M is drawn as that
-of a few normal rows with the correlations of what is left in part, and as that of independent tails. What cutting
-entries off took from all columns together, each draw gives to one of them. Means of groups have moved as well: as far
-as the mean of all rows lies from the location, and by the share of it that its column has lost, in part. The bias is
-the mean turn of the components when all this is put back. Nothing else is known of long rows but by looking at them.
+What is lost of the second moment is a matrix M, of which about the diagonal m is known. It is drawn as that of a few
+normal rows with the correlations of what is left in part, and as that of independent tails; what cutting entries off
+took from all columns together, each draw gives to one of them; and means of groups have moved. The bias is the mean
+turn of the components when all this is put back (docs/mathematics.md, section 5).
 """
 
 from __future__ import annotations

@@ -2,11 +2,9 @@
 
 All eigenvalues, in memory for three d x d matrices. For B = I in many dimensions only the leading vectors: of a
 tridiagonal matrix, in memory for two. How accurate they are follows from the known law of the noise alone
-(docs/mathematics.md, section 5): errors are a bootstrap in the eigenbasis of the released pair, which runs when someone
-asks; a component is lost whose eigenvalue noise alone could show. Of a pair that is known by its products there are
-quotients alone, and the law of the noise stands in for the spectrum: for B the identity a semicircle around ``centre``,
-above which a component of eigenvalue centre + theta shows at centre + theta + edge^2/(4 theta), with a squared sine of
-edge^2/(4 theta^2). For other B the same sums are bounded with the least that the ridge leaves of B.
+(docs/mathematics.md, section 5). Of a pair that is known by its products there are quotients alone, and the law of the
+noise stands in for the spectrum: for B the identity a semicircle around ``centre``; for other B the same sums are
+bounded with the least that the ridge leaves of B.
 """
 
 from __future__ import annotations
@@ -87,10 +85,14 @@ def solve_pair(
             if n_vectors is not None and len(a) >= max(_MANY, 4 * n_vectors):
                 return Eigensystem(*_leading(a, n_vectors), 0.0)
             return Eigensystem(*_descending(*_eigh(a, "evd")), 0.0)
-        values, vectors = _eigh(b)
+        values, whitener = _eigh(b)
         values = np.maximum(values, 0.0)
         xi = regularization if values[-1] + regularization > rounding else fallback
-        whitener = _inverse_square_root(values + xi, vectors, rounding)
+        values += xi
+        kept = values > rounding
+        if not kept.all():
+            values, whitener = values[kept], whitener[:, kept]
+        whitener /= np.sqrt(values)  # W^T (B_+ + xi I) W = I
         if whitener.shape[1] == 0:
             return Eigensystem(np.empty(0), np.empty((len(a), 0)), xi)
         if low_rank is not None and whitener.shape[1] >= max(_LOW_RANK, 4 * len(low_rank[0])):
@@ -170,15 +172,6 @@ def _of_low_rank(factors: Matrix, weights: Matrix, whitener: Matrix) -> tuple[Ma
 def _descending(values: Matrix, vectors: Matrix) -> tuple[Matrix, Matrix]:
     # a view with negative strides would keep every later product from BLAS
     return values[::-1].copy(), np.asfortranarray(vectors[:, ::-1])
-
-
-def _inverse_square_root(values: Matrix, vectors: Matrix, rounding: float) -> Matrix:
-    """W (d, r) with W^T V diag(values) V^T W = I, from the values beyond ``rounding``."""
-    kept = values > rounding
-    if not kept.all():
-        values, vectors = values[kept], vectors[:, kept]
-    vectors /= np.sqrt(values)
-    return vectors
 
 
 def _eigh(matrix: Matrix, driver: str = "evr") -> tuple[Matrix, Matrix]:
@@ -417,11 +410,18 @@ def surely_found(noisy: NoisyPencil, system: Eigensystem, k: int) -> bool:
 
 def _edge(noisy: NoisyPencil, system: Eigensystem, log_searched: float, *, people: bool) -> tuple[float, float]:
     """Mean of the leading eigenvalue of noise alone, rooted by its order, and how far it strays at FALSE_ALARM."""
-    leading = _drawn_edges(noisy, system, people=people)
+    r = len(system.values)
+    # all of an orthonormal basis changes no eigenvalue, and is not known where only leading vectors are
+    basis = system.vectors if system.vectors.shape[1] == r else None
+    leading = None if people else noisy.leading_noise(system.values, basis, _EDGES_SEED, _SMALL_DRAWS)
+    if leading is None:
+        generator = np.random.default_rng(_EDGES_SEED)
+        noises = noisy.noise_alone(system.values, generator, _n_edges(r), people=people)
+        leading = _leading_values(noises, basis, noisy.model)
     rooted, n_draws = np.maximum(leading, 0.0) ** (1 / noisy.model.traits.noise_order), len(leading)
     mean = float(rooted.mean())
     spread = math.sqrt(float(np.square(rooted - mean).sum()) / (n_draws - 1)) * math.sqrt(1 + 1 / n_draws)
-    return mean, _reach(n_draws, log_searched, len(system.values)) * spread
+    return mean, _reach(n_draws, log_searched, r) * spread
 
 
 @lru_cache(maxsize=64)
@@ -443,9 +443,8 @@ def _reach(n_draws: int, log_searched: float, r: int) -> float:
 
 
 def _semicircle_reach(r: int, log_searched: float) -> float:
-    """The same of GOE(1), r x r, without its mean eigenvalue: by the rate of large deviations, or by concentration (the
-    leading eigenvalue is convex, and moves by at most sqrt(1 - 1/r) of what the matrix does).
-    """
+    """The same of GOE(1), r x r, without its mean eigenvalue: by the rate of large deviations, or by concentration."""
+    # the leading eigenvalue is convex, and moves by at most sqrt(1 - 1/r) of what the matrix does
     drawn = leading_of_noise(r, 0, _EDGES_SEED, _SMALL_DRAWS)
     concentrated = math.sqrt(1 - 1 / r) * _rank(math.log(FALSE_ALARM) - log_searched)
     above = min(semicircle_edge(r, log_searched) - float(drawn.mean()), concentrated)
@@ -470,29 +469,14 @@ def semicircle_edge(d: int, log_searched: float = 0.0) -> float:
     return math.sqrt(2 * d) * float(root)
 
 
-def _drawn_edges(noisy: NoisyPencil, system: Eigensystem, *, people: bool) -> Matrix:
-    """Largest eigenvalues of draws of noise alone, counted from their centres."""
-    r = len(system.values)
-    # all of an orthonormal basis changes no eigenvalue, and is not known where only leading vectors are
-    basis = system.vectors if system.vectors.shape[1] == r else None
-    leading = None if people else noisy.leading_noise(system.values, basis, _EDGES_SEED, _SMALL_DRAWS)
-    if leading is not None:
-        return leading
-    generator = np.random.default_rng(_EDGES_SEED)
-    noises = noisy.noise_alone(system.values, generator, _n_edges(r), people=people)
-    return _leading_values(noises, basis, noisy.model)
-
-
 def _n_edges(r: int) -> int:
     return int(np.clip(_EDGES_TIMES_CUBE / r**3, _FEWEST_EDGES, _MOST_DRAWS))
 
 
 def _leading_values(noises: Iterator[Matrix], vectors: Matrix | None, model: Model) -> Matrix:
     """Largest eigenvalue of V^T N V for each N, counted from its centre; of N itself where V is None."""
-    if vectors is None:
-        return np.array(list(map(partial(_leading_of, model), noises)))  # no draw is kept while the next is made
-    if vectors.shape[1] > _DENSE:
-        return np.array([_leading_by_products(noise, vectors, model) for noise in noises])
+    if vectors is None or vectors.shape[1] > _DENSE:  # no draw is kept while the next is made
+        return np.array(list(map(partial(_leading_by_products, vectors, model), noises)))
     drawn = np.array(list(noises))
     if not (model.traits.identity_b and vectors.shape[0] == vectors.shape[1]):  # orthonormal: it changes nothing
         drawn = vectors.T @ drawn @ vectors
@@ -500,52 +484,30 @@ def _leading_values(noises: Iterator[Matrix], vectors: Matrix | None, model: Mod
     return np.asarray(spectra[:, -1] - (spectra.mean(axis=1) if model.traits.equal_eigenvalues else 0.0))
 
 
-def _leading_of(model: Model, noise: Matrix) -> float:
-    return _largest(scipy.sparse.linalg.aslinearoperator(noise)) - null_eigenvalue(model, np.diagonal(noise))
-
-
-def _leading_by_products(noise: Matrix, vectors: Matrix, model: Model) -> float:
-    r = vectors.shape[1]
-    operator = scipy.sparse.linalg.LinearOperator(
-        (r, r), matvec=lambda x: vectors.T @ (noise @ (vectors @ x)), dtype=np.float64
-    )
-    trace = np.einsum("ij,ij->j", vectors, noise @ vectors)
-    return _largest(operator) - null_eigenvalue(model, trace)
-
-
-def _largest(operator: scipy.sparse.linalg.LinearOperator) -> float:
-    """The largest eigenvalue, up to a thousandth, or as near as iterations came."""
-    start = np.ones(operator.shape[0])
+def _leading_by_products(vectors: Matrix | None, model: Model, noise: Matrix) -> float:
+    """That of one N, up to a thousandth, or as near as iterations came."""
+    operator, diagonal = scipy.sparse.linalg.aslinearoperator(noise), np.diagonal(noise)
+    if vectors is not None:
+        r = vectors.shape[1]
+        operator = scipy.sparse.linalg.LinearOperator(
+            (r, r), matvec=lambda x: vectors.T @ (noise @ (vectors @ x)), dtype=np.float64
+        )
+        diagonal = np.einsum("ij,ij->j", vectors, noise @ vectors)
+    how = {"k": 1, "which": "LA", "tol": 1e-3, "return_eigenvectors": False}
     try:
-        top = scipy.sparse.linalg.eigsh(operator, k=1, which="LA", tol=1e-3, v0=start, return_eigenvectors=False)[0]
+        top = scipy.sparse.linalg.eigsh(operator, v0=np.ones(len(diagonal)), **how)[0]
     except scipy.sparse.linalg.ArpackNoConvergence as stopped:
         top = max(stopped.eigenvalues, default=0.0)
-    return float(top)
+    return float(top) - null_eigenvalue(model, diagonal)
 
 
 def products_accuracy(
-    model: Model,
-    products: NoisyProducts,
-    eigenvalues: Matrix,
-    sizes: Matrix,
-    *,
-    ridge: float,
-    centre: float,
-    sparsity: int | None = None,
+    model: Model, products: NoisyProducts, eigenvalues: Matrix, sizes: Matrix, **how: Any
 ) -> Accuracy:
     """`quotient_accuracy` of components found by noisy products; ``centre`` is 0 where B is not the identity."""
-    return quotient_accuracy(
-        eigenvalues,
-        sizes,
-        noise_level=products.noise_level,
-        n_features=model.n_features,
-        sparsity=sparsity,
-        identity_b=products.identity_b,
-        ridge=ridge,
-        centre=centre,
-        groups=products.groups,
-        noise_order=model.traits.noise_order,
-    )
+    how |= {"noise_level": products.noise_level, "identity_b": products.identity_b, "groups": products.groups}
+    n_features, order = model.n_features, model.traits.noise_order
+    return quotient_accuracy(eigenvalues, sizes, n_features=n_features, noise_order=order, **how)
 
 
 def quotient_accuracy(

@@ -1,9 +1,8 @@
 """Exchange the coordinates of a support until no exchange helps: how every search for sparse components ends.
 
-A truncated flow rests where a step brings no coordinate in: a component on coordinates that are all wrong gets no
-gradient from the right ones. Exact solutions on the support and on the most promising coordinates off it, truncated
-again, leave such places (subspace pursuit: Dai and Milenkovic 2009). An oracle solves the pair on few coordinates: of
-a matrix in memory (`methods.sparse`), or by products with single coordinates, which are asked for once.
+A truncated flow rests where a step brings no coordinate in. Exact solutions on the support and on the most promising
+coordinates off it, truncated again, leave such places (subspace pursuit: Dai and Milenkovic 2009). An oracle solves the
+pair on few coordinates: of a matrix in memory (`methods.sparse`), or by products, which are asked for once.
 """
 
 from __future__ import annotations

@@ -2,9 +2,7 @@
 
 The pair is solved by Rayleigh-Ritz on all that was asked (docs/mathematics.md, section 7; docs/scale.md). The residuals
 of the K leading solutions are asked next, and, while the subspace grows by less than an eighth, what the pencil makes
-of the last directions. For B = I this is the block Lanczos method without restarts; in noise of known law, a component
-is settled when the last step turned it by far less than noise has: its residual is not asked for again. The search is
-over when all that stand out are settled and, for some passes, no more of them came to.
+of the last directions. For B = I this is the block Lanczos method without restarts.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """How preprocessing is found: which stages a table gets, for which share of the budget, and what follows from them.
 
-All of it is computed from public and released numbers. Where a model's answer does not depend on the scales of columns,
-each column gets a location and a scale: from a histogram over octaves, closer looks where a column is narrow, and sums
-within the intervals found. Elsewhere rows are at most shifted, by their mean. The bound follows from a histogram of the
-norms of mapped rows.
+All of it is computed from public and released numbers (docs/mathematics.md, section 10).
 """
 
 from __future__ import annotations

@@ -16,25 +16,17 @@ import scipy  # its sparse matrices are loaded when they are used
 from numpy.typing import NDArray
 
 from dpgep._threads import lapack_on_one_thread
-from dpgep.methods import eigen
-from dpgep.methods.base import (
-    Diagnostics,
-    MethodResult,
-    PairOptions,
-    ReleaseOptions,
-    method_result,
-    oriented,
-    support_of,
-)
+from dpgep.methods import base, eigen
+from dpgep.methods.base import MethodResult, PairOptions, ReleaseOptions
 from dpgep.methods.clipping_bias import turn_by_clipping
 from dpgep.methods.eigen import Accuracy, Eigensystem
 from dpgep.methods.matrix_free import operator_release
 from dpgep.methods.ridge import Ridge, public_ridge, released_ridge
 from dpgep.methods.sparse import SparseFit, sparse_solution
-from dpgep.models.model import Matrix, MatrixPencil, NoisyPencil, Released, Standardization
+from dpgep.models.model import Matrix, MatrixPencil, NoisyPencil, Standardization
 from dpgep.models.moments import ReleasedMoments, paired
 from dpgep.models.preprocessing import Preprocessing
-from dpgep.models.redundant import Reduced, Redundancy, reduced
+from dpgep.models.redundant import Redundancy, reduced
 from dpgep.models.row_model import MomentsPencil, pencil_in_units
 from dpgep.privacy.curator import Curator, FeatureRelease, LocalReports, Release
 from dpgep.privacy.screening import Screened, keep_features
@@ -56,7 +48,7 @@ _LEAST_LOST, _LONG_ROWS = 0.02, 1.5
 
 @stored_as("release")
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class ReleaseDiagnostics(Diagnostics):
+class ReleaseDiagnostics(base.Diagnostics):
     """What the released values say about their own accuracy. Nothing here costs privacy.
 
     The expected errors come from a simulation of the known noise, which runs when they are first asked for (where B
@@ -126,8 +118,7 @@ def with_clipping_bias(
         return turn_by_clipping(noisy, paired(clipped), shown, found.regularization, len(found.lost), support)
 
     return replace(
-        result,
-        diagnostics=replace(found, accuracy=found.accuracy.biased(turn)),
+        result.described(accuracy=found.accuracy.biased(turn)),
         accuracy_warnings=(*result.accuracy_warnings, *_tails_warning(preprocessing, len(clipped.second.T))),
     )
 
@@ -163,22 +154,16 @@ def _screened_release(curator: Curator, n_components: int, options: ReleaseOptio
     model, released = curator.answer(FeatureRelease(kept.features, kept.bound), purpose="features kept")
     of_block = solve_released(model.noisy(released), n_components, options)
     result = _embedded(of_block, kept.features, curator.model.n_features)
-    diagnostics = result.diagnostics
-    assert isinstance(diagnostics, ReleaseDiagnostics)
-    accuracy = diagnostics.accuracy.after_screen(kept.missed)
-    return replace(result, diagnostics=replace(diagnostics, screened=kept, accuracy=accuracy))
+    return result.described(screened=kept, accuracy=result.diagnostics.accuracy.after_screen(kept.missed))
 
 
 def _embedded(result: MethodResult, features: NDArray[np.intp], d: int) -> MethodResult:
     """The result for some of d features as one for all; without the moments, as questions are of all features."""
-    diagnostics = result.diagnostics
-    assert isinstance(diagnostics, ReleaseDiagnostics)
-    support = None if diagnostics.support is None else tuple(features[list(diagnostics.support)].tolist())
+    support = getattr(result.diagnostics, "support", None)
     return replace(
-        result,
+        result.described(support=None if support is None else tuple(features[list(support)].tolist())),
         components=eigen.embedded(result.components, features, d),
         mean=None if result.mean is None else eigen.embedded(result.mean[None, :], features, d)[0],
-        diagnostics=replace(diagnostics, support=support),
         moments=None,
     )
 
@@ -187,37 +172,20 @@ def solve_released(
     noisy: NoisyPencil, n_components: int, options: PairOptions, redundant: Redundancy | None = None
 ) -> MethodResult:
     """All that follows from the one answer: post-processing. Dense components have no part along ``redundant``."""
-    standard, moments = noisy.standardization, _small_copy(noisy.released)
+    standard, moments, released = noisy.standardization, None, noisy.released
+    if isinstance(released, ReleasedMoments) and released.second.shape[-1] <= MOST_FEATURES:
+        moments = replace(released, second=released.second.copy())  # for later questions: solving overwrites them
     smaller = None if redundant is None or options.sparsity is not None else reduced(noisy, redundant)
-    if smaller is not None:
-        return replace(_across(noisy, smaller, n_components, options), moments=moments)
-    if standard is None:
-        with lapack_on_one_thread(noisy.model.n_features):
-            return replace(_solved(noisy, n_components, options), moments=moments)
-    solved = _standardized(noisy, standard, n_components, options)
-    return replace(solved, moments=moments if standard.scale.all() else None)
-
-
-def _across(noisy: NoisyPencil, smaller: Reduced, n_components: int, options: PairOptions) -> MethodResult:
-    """The solution in the coordinates that are orthogonal to directions without variance."""
-    model = smaller.noisy.model
-    with lapack_on_one_thread(model.n_features):
-        solved = _solved(smaller.noisy, min(n_components, model.max_components), options)
-    diagnostics = solved.diagnostics
-    assert isinstance(diagnostics, ReleaseDiagnostics)
-    return replace(
-        solved,
-        components=oriented(solved.components @ smaller.basis.T),
-        mean=noisy.mean,
-        diagnostics=replace(diagnostics, left_out=smaller.left_out),
-    )
-
-
-def _small_copy(released: Released) -> ReleasedMoments | None:
-    """Released moments for later questions about them: solving overwrites them."""
-    if not isinstance(released, ReleasedMoments) or released.second.shape[-1] > MOST_FEATURES:
-        return None
-    return replace(released, second=released.second.copy())
+    if smaller is not None:  # in coordinates that are orthogonal to directions without variance
+        solved = _solved(smaller.noisy, min(n_components, smaller.noisy.model.max_components), options)
+        components = base.oriented(solved.components @ smaller.basis.T)
+        solved = replace(solved.described(left_out=smaller.left_out), components=components, mean=noisy.mean)
+    elif standard is None:
+        solved = _solved(noisy, n_components, options)
+    else:
+        solved = _standardized(noisy, standard, n_components, options)
+        moments = moments if standard.scale.all() else None
+    return replace(solved, moments=moments)
 
 
 def _standardized(
@@ -233,18 +201,14 @@ def _standardized(
     of_served = noisy
     if len(served) < d:
         of_served = replace(noisy, model=model.restricted(served), released=noisy.released.restricted(served))
-    with lapack_on_one_thread(len(served)):
-        solved = _solved(of_served, k, options)
+    solved = _solved(of_served, k, options)
     if len(served) < d:
         solved = _embedded(solved, served, d)
-    diagnostics = solved.diagnostics
-    assert isinstance(diagnostics, ReleaseDiagnostics)
     units = np.divide(1, standard.scale, out=np.zeros(d), where=standard.scale > 0)
     return replace(
-        solved,
+        solved.described(scale=standard.scale),
         components=solved.components * units,
         mean=noisy.mean,
-        diagnostics=replace(diagnostics, scale=standard.scale),
         accuracy_warnings=(*solved.accuracy_warnings, *_constant_warning(standard, n_components, model.feature_names)),
     )
 
@@ -273,53 +237,55 @@ def columns_are(columns: NDArray[np.intp], names: tuple[str, ...] | None) -> str
 
 
 def _solved(noisy: NoisyPencil, n_components: int, options: PairOptions) -> MethodResult:
-    """The leading solutions of the released pair, `lapack_on_one_thread` where that serves."""
-    xi, ridge, fallback = 0.0, None, 0.0
-    noise = noisy.noise_of_b
-    if noise is not None:
-        sparse = options.sparsity is not None
-        xi, ridge = released_ridge(noisy, n_components, noise, options.regularization, sparse=sparse)
-        fallback = public_ridge(noise)
-    pair = noisy.pair()
-    if options.sparsity is None:
-        fit = None
-        system = eigen.solve_pair(
-            pair.a,
-            pair.b,
-            regularization=xi,
-            rounding=pair.rounding,
-            fallback=fallback,
-            n_vectors=eigen.rows_needed(n_components, len(pair.a)) if noisy.isotropic else None,
-            low_rank=pair.low_rank,
-        )
-        k = min(n_components, len(system.values))
-        if k == 0:
-            raise np.linalg.LinAlgError("B is numerically zero: no direction to solve for; pass regularization > 0")
-        vectors, eigenvalues = system.vectors[:, :k].T, system.values[:k].copy()
-    else:
-        deviation = partial(_residual_deviation, noisy)
-        fit = sparse_solution(
-            pair,
-            options.sparsity,
-            n_components,
-            ridge=xi,
-            separate_supports=options.separate_supports,
-            residual_deviation=deviation,
-            views=noisy.model.views,
-        )
-        system = _on_support(pair, support_of(fit.vectors), xi, fallback)
-        vectors, eigenvalues = fit.vectors, fit.eigenvalues
-    diagnostics = _diagnose(noisy, pair, system, eigenvalues, fit, ridge)
-    d = noisy.model.n_features if diagnostics.support is None else len(diagnostics.support)
-    accuracy_warnings = (
-        *_ridge_warning(system.regularization, xi),
-        *singular_warning(diagnostics.rank, d, n_components),
-        *_clipped_warning(noisy.released.clipped),
-    )
-    found = method_result(
-        noisy.model, noisy.released, vectors, eigenvalues, diagnostics, accuracy_warnings, n_searched=d
-    )
-    return found if noisy.isotropic else replace(found, mean=noisy.mean)  # in units of the columns
+    """The leading solutions of the released pair."""
+    with lapack_on_one_thread(noisy.model.n_features):
+        xi, ridge, fallback, fit = 0.0, None, 0.0, None
+        noise = noisy.noise_of_b
+        if noise is not None:
+            sparse = options.sparsity is not None
+            xi, ridge = released_ridge(noisy, n_components, noise, options.regularization, sparse=sparse)
+            fallback = public_ridge(noise)
+        pair = noisy.pair()
+        solve = partial(eigen.solve_pair, regularization=xi, rounding=pair.rounding, fallback=fallback)
+        if options.sparsity is None:
+            n_vectors = eigen.rows_needed(n_components, len(pair.a)) if noisy.isotropic else None
+            system = solve(pair.a, pair.b, n_vectors=n_vectors, low_rank=pair.low_rank)
+            k = min(n_components, len(system.values))
+            if k == 0:
+                raise np.linalg.LinAlgError("B is numerically zero: no direction to solve for; pass regularization > 0")
+            vectors, eigenvalues = system.vectors[:, :k].T, system.values[:k].copy()
+        else:
+            fit = sparse_solution(
+                pair,
+                options.sparsity,
+                n_components,
+                ridge=xi,
+                separate_supports=options.separate_supports,
+                residual_deviation=partial(_residual_deviation, noisy),
+                views=noisy.model.views,
+            )
+            vectors, eigenvalues = fit.vectors, fit.eigenvalues
+            features = np.array(base.support_of(vectors))  # all solutions on these, as vectors of full length
+            corner = np.ix_(features, features)
+            small = solve(pair.a[corner], None if pair.b is None else pair.b[corner])
+            full = np.zeros((len(pair.a), small.vectors.shape[1]))
+            full[features] = small.vectors
+            system = replace(small, vectors=full)
+        diagnostics = _diagnose(noisy, pair, system, eigenvalues, fit, ridge)
+        d = noisy.model.n_features if diagnostics.support is None else len(diagnostics.support)
+        said = [*singular_warning(diagnostics.rank, d, n_components)]
+        used, clipped = system.regularization, noisy.released.clipped
+        if used != xi:
+            said.insert(
+                0, f"the noisy B has no positive eigenvalue: regularization {used:.3g} was used instead of {xi:.3g}"
+            )
+        if clipped > _CLIPPED_UNSAID:  # only without noise, where it costs nothing to know
+            said.append(
+                f"{clipped:.0%} of the rows exceed the bound and were clipped to it: this is not the analysis of the "
+                "original rows; give a bound that holds for them (private runs also clip, but may not report it)"
+            )
+        found = base.method_result(noisy.model, noisy.released, vectors, eigenvalues, diagnostics, said, n_searched=d)
+        return found if noisy.isotropic else replace(found, mean=noisy.mean)  # in units of the columns
 
 
 def singular_warning(rank: int, d: int, asked: int) -> Iterator[str]:
@@ -332,35 +298,10 @@ def singular_warning(rank: int, d: int, asked: int) -> Iterator[str]:
         )
 
 
-def _ridge_warning(used: float, wanted: float) -> Iterator[str]:
-    if used != wanted:
-        yield (f"the noisy B has no positive eigenvalue: regularization {used:.3g} was used instead of {wanted:.3g}")
-
-
-def _clipped_warning(share: float) -> Iterator[str]:
-    """Where rows were clipped: only without noise, where it costs nothing to know."""
-    if share > _CLIPPED_UNSAID:
-        yield (
-            f"{share:.0%} of the rows exceed the bound and were clipped to it: this is not the analysis of the "
-            "original rows; give a bound that holds for them (private runs also clip, but may not report it)"
-        )
-
-
 def _residual_deviation(noisy: NoisyPencil, vectors: Matrix, values: Matrix) -> Matrix:
     """Deviation of the noise in each entry of (A - value B) v, one row for each vector."""
     coordinates = scipy.sparse.eye_array(vectors.shape[1], format="csr")
     return np.asarray(np.sqrt(noisy.error_variances(coordinates, vectors.T, values)))
-
-
-def _on_support(pair: MatrixPencil, support: tuple[int, ...], ridge: float, fallback: float) -> Eigensystem:
-    """All solutions of the pair restricted to the features in use, as vectors of full length."""
-    features = list(support)
-    corner = np.ix_(features, features)
-    b = None if pair.b is None else pair.b[corner]
-    small = eigen.solve_pair(pair.a[corner], b, regularization=ridge, rounding=pair.rounding, fallback=fallback)
-    vectors = np.zeros((len(pair.a), small.vectors.shape[1]))
-    vectors[features] = small.vectors
-    return Eigensystem(small.values, vectors, small.regularization)
 
 
 def _diagnose(
@@ -372,7 +313,7 @@ def _diagnose(
     ridge: Ridge | None,
 ) -> ReleaseDiagnostics:
     k, d, rank = len(eigenvalues), len(pair.a), len(system.values)
-    support = None if fit is None else support_of(fit.vectors)
+    support = None if fit is None else base.support_of(fit.vectors)
     log_searched = 0.0 if support is None else eigen.log_supports(d, len(support))
     if fit is not None and fit.significant is not None:
         lost = tuple(not significant for significant in fit.significant)
@@ -429,14 +370,19 @@ def _variances(noisy: NoisyPencil, noise_level: float, system: Eigensystem, p: i
         in_all = noisy.error_variances(unit, leading, values).sum(axis=1)
         rest = (in_all - variances.sum(axis=1)) / (r - p)
         variances = np.hstack([variances, np.tile(rest[:, None], r - p)])
-    return variances * _shares_of_data(system, noise_level)
+    if system.regularization == 0:
+        return variances
+    # times the share of a solution's squared norm, 1 in B + xi I, that is no contribution of xi: variance of nobody
+    squares = np.einsum("ij,ij->j", system.vectors, system.vectors)
+    deviation = noise_level / math.sqrt(2 * len(system.vectors))
+    return np.asarray(variances * np.clip(1 - system.regularization * squares, deviation * squares, 1.0))
 
 
 def _misplaced(noisy: NoisyPencil, pair: MatrixPencil, system: Eigensystem, fit: SparseFit) -> Matrix:
     """(K,), share of each sparse component on features that noise may have put in the place of others."""
     if noisy.released.noiseless:
         return np.zeros(len(fit.vectors))
-    d, features = len(pair.a), list(support_of(fit.vectors))
+    d, features = len(pair.a), list(base.support_of(fit.vectors))
     coordinates = scipy.sparse.eye_array(d, format="csc")[:, features]
     others = system.values[len(fit.eigenvalues) :]
     centre = eigen.null_eigenvalue(noisy.model, others) if len(others) else 0.0
@@ -448,12 +394,3 @@ def _misplaced(noisy: NoisyPencil, pair: MatrixPencil, system: Eigensystem, fit:
     # what is there and for what is missing.
     doubtful = entries * heights < (math.sqrt(2 * math.log(d)) + 1) * deviations
     return np.asarray(np.minimum(2 * (entries**2 * doubtful).sum(axis=1), 1.0))
-
-
-def _shares_of_data(system: Eigensystem, noise_level: float) -> Matrix:
-    """(r,), share of each solution's squared norm, 1 in B + xi I, that is no contribution of xi: variance of nobody."""
-    if system.regularization == 0:
-        return np.ones(len(system.values))
-    squares = np.einsum("ij,ij->j", system.vectors, system.vectors)
-    deviation = noise_level / math.sqrt(2 * len(system.vectors))
-    return np.asarray(np.minimum(np.maximum(1 - system.regularization * squares, deviation * squares), 1.0))

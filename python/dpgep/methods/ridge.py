@@ -1,10 +1,9 @@
 """The ridge xi of B_+ + xi I: chosen from a released pair and its known noise, or a public multiple of the noise.
 
-Little of it leaves noise in the directions in which B is small, much of it biases the solutions towards those of A.
-What is best depends on the spectrum of B, which a release shows. So the release is repeated in a simulation: its
-denoised values are taken for the truth, new noise of the known law is added, the pair is solved with each candidate,
-and the solutions are compared with those of the supposed truth. Errors with the ridge in use count as well that its
-neighbouring eigenvalues may be nearer, or in another order. All of it is post-processing.
+The release is repeated in a simulation: its denoised values are taken for the truth, new noise of the known law is
+added, the pair is solved with each candidate, and the solutions are compared with those of the supposed truth. Errors
+with the ridge in use count as well that its neighbouring eigenvalues may be nearer, or in another order
+(docs/mathematics.md, section 4). All of it is post-processing.
 """
 
 from __future__ import annotations

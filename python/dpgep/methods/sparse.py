@@ -5,6 +5,7 @@ Everything here is post-processing of released matrices, so the search may take 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ import scipy  # its special functions and sparse solvers are loaded when they ar
 import scipy.linalg
 
 from dpgep._checks import require_share, whole_number
-from dpgep.methods.base import Sparsity, oriented
+from dpgep.methods.base import Sparsity, oriented, require_in_views
 from dpgep.methods.eigen import check_pair, embedded, log_supports, positive_part
 from dpgep.methods.exchange import Candidate, Size, Support, exchanged, largest_of, row_norms
 from dpgep.methods.papers.fantope import fantope_relaxation, leading_vectors
@@ -109,9 +110,7 @@ def sparse_eigenvectors(
     check_pair(a, b, n_components, ridge)
     least, d = 1 if separate_supports else n_components, len(a)
     if isinstance(sparsity, tuple):
-        wide = [view.stop - view.start for view in views]
-        if len(sparsity) != len(wide) or not all(least <= n <= most for n, most in zip(sparsity, wide, strict=True)):
-            raise ValueError(f"sparsity must be {least} or more features of each view, at most {wide}, got {sparsity}")
+        require_in_views(sparsity, [view.stop - view.start for view in views], least)
     elif sparsity != "auto" and not least <= (whole_number(sparsity) or 0) <= d:
         raise ValueError(f'sparsity must be "auto" or a whole number between {least} and d = {d}, got {sparsity!r}')
     require_share("level", level)
@@ -195,46 +194,39 @@ class _Pair:
     def eigenpairs(self, support: Support, n_components: int) -> Candidate:
         asked = support.tobytes(), n_components
         if asked not in self._solved:
-            values, vectors = self._solve(support)
-            leading = slice(None, -n_components - 1, -1)
+            block, leading = (support[:, None], support), slice(None, -n_components - 1, -1)
+            if self.b is None:
+                values, vectors = np.linalg.eigh(self.a[block])
+            else:
+                b = self.b[block]
+                b.flat[:: len(b) + 1] += self.ridge
+                try:
+                    values, vectors = scipy.linalg.eigh(
+                        self.a[block], b, overwrite_a=True, overwrite_b=True, driver="gvd"
+                    )
+                except np.linalg.LinAlgError:
+                    raise np.linalg.LinAlgError(
+                        "B + ridge I is not positive definite on a support: pass a larger ridge"
+                    ) from None
             self._solved[asked] = Candidate(support, values[leading], vectors[:, leading].copy())
         return self._solved[asked]
 
-    def _solve(self, support: Support) -> tuple[Matrix, Matrix]:
-        block = support[:, None], support
+    def times(self, support: Support, vectors: Matrix) -> tuple[Matrix, Matrix]:
+        """A V and (B + ridge I) V, (K, d) each, for vectors (k, K) on the support."""
+        of_a = np.asarray(vectors.T @ self.a[support])
         if self.b is None:
-            values, vectors = np.linalg.eigh(self.a[block])
-            return values, vectors
-        b = self.b[block]
-        b.flat[:: len(b) + 1] += self.ridge
-        try:
-            values, vectors = scipy.linalg.eigh(self.a[block], b, overwrite_a=True, overwrite_b=True, driver="gvd")
-        except np.linalg.LinAlgError:
-            raise np.linalg.LinAlgError(
-                "B + ridge I is not positive definite on a support: pass a larger ridge"
-            ) from None
-        return values, vectors
-
-    def a_times(self, support: Support, vectors: Matrix) -> Matrix:
-        """A V, (K, d), for vectors (k, K) on the support."""
-        return np.asarray(vectors.T @ self.a[support])
-
-    def b_times(self, support: Support, vectors: Matrix) -> Matrix:
-        """(B + ridge I) V, (K, d), for vectors (k, K) on the support."""
-        if self.b is None:
-            return embedded(vectors.T, support, len(self))
-        product = np.asarray(vectors.T @ self.b[support])
-        product[:, support] += self.ridge * vectors.T
-        return product
+            return of_a, embedded(vectors.T, support, len(self))
+        of_b = np.asarray(vectors.T @ self.b[support])
+        of_b[:, support] += self.ridge * vectors.T
+        return of_a, of_b
 
     def residuals(self, candidate: Candidate) -> Matrix:
         """(A - rho_i B) v_i, (K, d)."""
-        on = candidate.support, candidate.vectors
-        return self.a_times(*on) - candidate.values[:, None] * self.b_times(*on)
+        av, bv = self.times(candidate.support, candidate.vectors)
+        return av - candidate.values[:, None] * bv
 
     def deflate(self, candidate: Candidate) -> None:
-        av = self.a_times(candidate.support, candidate.vectors)[0]
-        bv = self.b_times(candidate.support, candidate.vectors)[0]
+        (av,), (bv,) = self.times(candidate.support, candidate.vectors)
         half = av - candidate.values[0] / 2 * bv
         self.a -= np.outer(half, bv)
         self.a -= np.outer(bv, half)
@@ -334,7 +326,7 @@ def _flow_step(pair: _Pair, support: Support, vectors: Matrix, size: Size) -> tu
     In coordinates in which B has a unit diagonal, eta = 1/2 over a bound of the norm of B on the support. |rho|, not
     rho: a negative quotient must not turn ascent into descent.
     """
-    av, bv = pair.a_times(support, vectors), pair.b_times(support, vectors)
+    av, bv = pair.times(support, vectors)
     roots = pair.roots_b
     norms = np.einsum("ik,ki->i", bv[:, support], vectors)
     rho = np.einsum("ik,ki->i", av[:, support], vectors) / norms
@@ -358,7 +350,9 @@ def _select(pair: _Pair, n_components: int, deviation: ResidualDeviation, level:
     d = len(pair)
     found, strength = None, 0.0
     best: tuple[Support, ...] = ()
-    for k in _ladder(max(2, n_components), min(d, max(LARGEST_SEARCHED, n_components))):
+    largest = min(d, max(LARGEST_SEARCHED, n_components))
+    doubled = (max(2, n_components) << i for i in itertools.count())
+    for k in [*itertools.takewhile(lambda k: k < largest, doubled), largest]:
         rung = _search(pair, Size(k), n_components, best, POLISHED_GUESSES)
         best = (rung.support,)  # the flow of the next rung lets it grow
         rung_strength = float(_strengths(pair, rung, deviation).max())
@@ -375,33 +369,22 @@ def _select(pair: _Pair, n_components: int, deviation: ResidualDeviation, level:
     return pair.eigenpairs(nothing, n_components), (False,) * n_components
 
 
-def _ladder(smallest: int, largest: int) -> Iterator[int]:
-    k = min(smallest, largest)
-    while k < largest:
-        yield k
-        k *= 2
-    yield largest
-
-
 def _fixed_point(pair: _Pair, candidate: Candidate, deviation: ResidualDeviation, level: float) -> Candidate:
     n_components, seen = candidate.vectors.shape[1], set()
     for _ in range(FIXED_POINT_ROUNDS):
         seen.add(candidate.support.tobytes())
-        kept = _discoveries(_p_values(pair, candidate, deviation), level, n_components)
+        # Benjamini and Hochberg: the r smallest p-values, r the largest with p_(r) <= level r / d
+        p_values = _p_values(pair, candidate, deviation)
+        order = np.argsort(p_values, kind="stable")
+        below = np.flatnonzero(p_values[order] <= level * np.arange(1, len(order) + 1) / len(order))
+        count = min(below[-1] + 1 if len(below) else 0, LARGEST_SUPPORT)
+        kept = np.sort(order[: max(count, n_components)])
         if len(kept) < n_components:
             break
         candidate = pair.eigenpairs(kept, n_components)
         if candidate.support.tobytes() in seen:
             break
     return candidate
-
-
-def _discoveries(p_values: Matrix, level: float, least: int) -> Support:
-    """Benjamini and Hochberg: the r smallest p-values, r the largest with p_(r) <= level r / d."""
-    order = np.argsort(p_values, kind="stable")
-    below = np.flatnonzero(p_values[order] <= level * np.arange(1, len(order) + 1) / len(order))
-    count = min(below[-1] + 1 if len(below) else 0, LARGEST_SUPPORT)
-    return np.sort(order[: max(count, least)])
 
 
 def _p_values(pair: _Pair, candidate: Candidate, deviation: ResidualDeviation) -> Matrix:
@@ -460,9 +443,8 @@ def _result(pair: _Pair, found: list[_Found]) -> SparseFit:
     rows, values, supports = [], [], []
     for candidate, _ in found:
         # quotients of the pair itself: a deflated A has others
-        av = pair.a_times(candidate.support, candidate.vectors)[:, candidate.support]
-        bv = pair.b_times(candidate.support, candidate.vectors)[:, candidate.support]
         columns = candidate.vectors
+        av, bv = (product[:, candidate.support] for product in pair.times(candidate.support, columns))
         values.append(np.einsum("ik,ki->i", av, columns) / np.einsum("ik,ki->i", bv, columns))
         rows.append(embedded(oriented(columns.T), candidate.support, len(pair)))
         supports += [candidate.support] * columns.shape[1]

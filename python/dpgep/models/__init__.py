@@ -1,11 +1,7 @@
 """Models: A and B of each problem as functions of released values. Pure mathematics, without data and noise.
 
-Each matrix is a combination of two scatters (`Scatter`): T of rows around their mean, W around the means of their
-groups, or T's blocks between views, or within them. A new model of rows is a class here and an entry of `_KINDS`;
+Each matrix is a combination of two scatters (`Scatter`). A new model of rows is a class here and an entry of `_KINDS`;
 CONTRIBUTING.md says what makes it one of ours.
-
-The difference of the covariances of two groups, A = C_1 - alpha C_2, is made of second moments by group, divided by
-released numbers of people: docs/mathematics.md, section 5.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """What clipping took from a released covariance, as far as released values show it, and what may have been there.
 
 A row z beyond the bound b is shortened to c z, c = b/|z|. From the second moment about the location, M = E (1 - c^2) z
-z^T is lost: a positive semidefinite matrix. About its diagonal much is known. The variances of the columns were bought
-with their scales, and a histogram shows by how much rows were shortened. By Cauchy and Schwarz, the other entries are
-between -sqrt(M_ii M_jj) and sqrt(M_ii M_jj). Three cases between these are told apart here: tails like the bulk (M is
-in proportion to what is left), independent tails (M is diagonal), and tails that depend on each other (near the ends).
+z^T is lost: about its diagonal much is known, and its other entries are between -sqrt(M_ii M_jj) and sqrt(M_ii M_jj).
+Three cases between these are told apart here: tails like the bulk (M is in proportion to what is left), independent
+tails (M is diagonal), and tails that depend on each other (near the ends).
 """
 
 from __future__ import annotations

@@ -1,16 +1,9 @@
 """The moment matrix that serves every model of rows: sum over people of z z^T with z = [x; e(group)].
 
 x is the clipped row in the unit ball, e(group) marks a class, a slice, or (one group) everybody. Its blocks are the
-second moment, the sums per group and the counts per group; one symmetric rank-k update per block of rows computes all
-of them.
-
-Every A and B is a combination of two Schur complements of it, whose derivatives in the noise Z are
-
-    T = M - m m^T,                   dT = F^T Z F,   F v = [v; -(m.v) 1],
-    W = M - sum_g S_g S_g^T / c_g,   dW = E^T Z E,   E v = [v; -(S_g.v)/c_g]_g:
-
-the error of v_i along v_j, v_j^T (dA - lambda_i dB) v_i, is a linear form in Z, also of standardized columns, and its
-variance a closed form (docs/mathematics.md, section 5).
+second moment, the sums per group and the counts per group. Every A and B is a combination of two Schur complements of
+it, T and W; the error of v_i along v_j, v_j^T (dA - lambda_i dB) v_i, is a linear form in its noise, also of
+standardized columns, and its variance a closed form (docs/mathematics.md, section 5).
 """
 
 from __future__ import annotations

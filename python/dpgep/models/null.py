@@ -1,8 +1,7 @@
 """The known law of GOE noise: what a noisy matrix may have been before it, and its own leading eigenvalue.
 
-The leading eigenvalue comes from O(d) numbers in place of d^2: that of a tridiagonal matrix of the same law, with
-larger first entries for the noise of a mean (docs/mathematics.md, section 5). Its eigenvector decays beyond the first
-d^(1/3) coordinates as Airy's function does: a corner of some times as many is enough (Edelman and Persson 2005).
+The leading eigenvalue comes from O(d) numbers in place of d^2: that of a corner of a tridiagonal matrix of the same law
+(docs/mathematics.md, section 5; Edelman and Persson 2005).
 """
 
 from __future__ import annotations

@@ -1,17 +1,8 @@
 """Covariances of pairs of columns over the people who have both, from one release of values and of what is absent.
 
 A row z of d values, 0 where one is absent, is followed by d marks: m_j = 1 where there is a value, -1 where there is
-none. Released are the moments of the joint row (z, a m), of norm at most R' where z is cut to R: second moment, sums
-and, where people come and go, their number. With c the share of people (1 where n is public), t and s the sums of z and
-of m, and P, X and W the blocks z z^T, z m^T and m m^T of the second moment, all divided by n,
-
-    N_ij = (c + s_i + s_j + W_ij)/4           people who have both,       W_ii = c,
-    Q_ij = (t_i + X_ij)/2                     sum of z_i over them,       Q_ii = t_i,
-    C_ij = P_ij/N_ij - Q_ij Q_ji/N_ij^2       their covariance,
-
-and to first order dC_ij = (dP_ij - q_j dQ_ij - q_i dQ_ji - (C_ij - q_i q_j) dN_ij)/N_ij with q_i = Q_ij/N_ij. C is
-not positive semidefinite in general, noise or not: it is projected. Marks take the fifth SHARE of the squared joint
-bound, d a^2 = R'^2/5 (docs/mathematics.md, section 3).
+none. Released are the moments of the joint row (z, a m), of norm at most R' where z is cut to R; names below are those
+of docs/mathematics.md, section 3. Marks take the fifth SHARE of the squared joint bound, d a^2 = R'^2/5.
 """
 
 from __future__ import annotations

@@ -2,16 +2,9 @@
 
 The model is fitted to the z. Its components v act on them, so that those of the rows are (linear v)/scale.
 
-Released moments are corrected for the shrinkage caused by clipping. A bound that is bought from the budget cuts some
-percent of the sum of squares, and more along leading directions, along which long rows lie. The released covariance C
-= U diag(l) U^T of mapped rows becomes U diag(t) U^T with
-
-    l_i = k r_i(t) t_i/r(t),   r_i(t) = E[min(1, b^2/|z|^2) z_i^2]/t_i for z ~ N(0, diag t),   r = sum r_i t_i/sum t_i:
-
-k, the share that the bound keeps of all squares, is what a released histogram shows, whatever the rows are. Where that
-is more than r, rows are shorter than Gaussian ones, or noise hides the longest: the bought variances of the columns
-decide. How it is spread over directions is that of Gaussian rows, or of longer ones (`_factors`). Axes stay: clipping
-keeps the symmetry of Gaussian rows. What else may have been there is a `Clipping`.
+Released moments are corrected for the shrinkage caused by clipping (docs/mathematics.md, section 10): a bound that is
+bought from the budget cuts some percent of the sum of squares, and more along leading directions, along which long rows
+lie. What else may have been there is a `Clipping`.
 """
 
 from __future__ import annotations

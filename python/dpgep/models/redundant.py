@@ -1,12 +1,9 @@
 """Directions without variance that are public: what the indicators of one categorical column have in common.
 
 Everybody who has a listed category has one of them, so that the indicators add up to 1: along their sum a covariance is
-zero, within groups and between them. What was released there is noise, and a quotient of it may seem a component.
-Components are looked for in the directions that are orthogonal to it, in the coordinates of mapped rows, as they are
-where there is no noise and B is singular. Noise is the same in all directions: what is left is a release of rows in
-these coordinates, of the same law.
-
-People without a listed category make such a sum a column like others: it is kept where the release shows its variance.
+zero, and what was released there is noise. Components are looked for in the directions that are orthogonal to it. Noise
+is the same in all directions: what is left is a release of rows in these coordinates, of the same law. People without a
+listed category make such a sum a column like others: it is kept where the release shows its variance.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ import numpy as np
 import scipy  # its sparse matrices are loaded when they are used
 from numpy.typing import NDArray
 
+from dpgep.models import plausible
 from dpgep.models.model import (
     Blocks,
     Matrix,
@@ -49,14 +50,6 @@ from dpgep.models.moments import (
 )
 from dpgep.models.null import leading_of_noise
 from dpgep.models.pairwise import require_pairs
-from dpgep.models.plausible import (
-    PlausibleMoments,
-    SampledPeople,
-    truth_of_columns,
-    truth_of_groups,
-    truth_of_rows,
-    truth_of_views,
-)
 from dpgep.models.preprocessing import Preprocessing
 
 M = TypeVar("M", bound="RowModel")
@@ -349,7 +342,7 @@ class MomentsPencil(NoisyPencil):
         released, d, standard, a = self.released, self.model.n_features, self.standardization, self.model.traits.a
         mean, moment = mean_factor(released), a is not None and a.moment
         shapes = (released.sums.shape, released.counts.shape, (d, d) if moment else (0, 0))
-        drawn = SampledPeople.of(self.model, released, float(values.mean())) if people else None
+        drawn = plausible.SampledPeople.of(self.model, released, float(values.mean())) if people else None
         for n in _in_parts(n_draws, d * d):
             of_sums, of_counts, of_second = normals(generator, n, *shapes)
             groups = groups_alone(released, of_sums, of_counts)
@@ -392,16 +385,16 @@ class MomentsPencil(NoisyPencil):
         longest = 1.0 if self.scale is None else float(self.scale.max())
         return most * (longest if standard is None else longest / float(standard.scale.min())) ** 2
 
-    def plausible_truth(self, most_features: int) -> PlausibleMoments:
+    def plausible_truth(self, most_features: int) -> plausible.PlausibleMoments:
         traits = self.model.traits
         if self.scale is not None or traits.standardized:
-            return truth_of_columns(self)
+            return plausible.truth_of_columns(self)
         if self.model.view_sizes:
-            return truth_of_views(self, most_features)
+            return plausible.truth_of_views(self, most_features)
         if traits.b is None and not traits.of_means:
             covariance, _ = self.pencil.matrices(self.released.second.copy())
-            return truth_of_rows(self, covariance, most_features)
-        return truth_of_groups(self, most_features)
+            return plausible.truth_of_rows(self, covariance, most_features)
+        return plausible.truth_of_groups(self, most_features)
 
     def duals(self, vectors: Matrix) -> Matrix:
         """The w of solutions v for which A + sum_i c_i w_i w_i^T has eigenvalues that are larger by c_i: B v."""

@@ -20,18 +20,8 @@ import scipy.linalg
 
 from dpgep._checks import Bytes, Count, NonNegative, Positive, Share, require_count
 from dpgep._dispatch import core
-from dpgep.methods.base import (
-    MEMORY_LIMIT,
-    Diagnostics,
-    MethodResult,
-    Options,
-    matrix_bytes,
-    method_result,
-    require_capacity,
-    require_given_sparsity,
-    require_sparsity,
-    support_of,
-)
+from dpgep.methods import base
+from dpgep.methods.base import Diagnostics, MethodResult, Options
 from dpgep.methods.eigen import null_eigenvalue, products_accuracy
 from dpgep.methods.exchange import exchange_features
 from dpgep.methods.papers.initial_vectors import InitialVectors, given_vectors, initial_vectors
@@ -92,7 +82,7 @@ class FlowOptions(Options):
     noise_shape: Literal["goe", "iid"] = "goe"
     budget_split: Share | None = None
     regularization: NonNegative | None = None
-    memory_limit: Bytes = MEMORY_LIMIT
+    memory_limit: Bytes = base.MEMORY_LIMIT
 
     sparsity = 0  # not truncated
     separate_supports = False
@@ -109,12 +99,16 @@ class FlowOptions(Options):
 
     def check(self, public: PublicSide, k: int) -> None:
         d = public.model.n_features
-        if given_vectors(self.init, k, d) is None and self.init == "convex" and matrix_bytes(d) > self.memory_limit:
+        if (
+            given_vectors(self.init, k, d) is None
+            and self.init == "convex"
+            and base.matrix_bytes(d) > self.memory_limit
+        ):
             raise ValueError(
                 f'init="convex" needs more than memory_limit = {self.memory_limit}: raise it or use "screen"'
             )
         if self.noise == "lazy":
-            require_capacity(public, k, self.memory_limit)
+            base.require_capacity(public, k, self.memory_limit)
         if self.noise == "fresh" and self.step_size is None and public.largest_b is None:
             raise ValueError(
                 'step_size is needed with noise="fresh" and a private B: its eigenvalues have no public bound; pass '
@@ -165,7 +159,7 @@ class TruncatedFlowOptions(FlowOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_given_sparsity(self.sparsity)
+        base.require_given_sparsity(self.sparsity)
         if self.refine and self.noise == "fresh":
             raise ValueError('refine=True requires noise="lazy": under fresh noise each further product costs')
         if self.n_starts is not None:
@@ -182,7 +176,7 @@ class TruncatedFlowOptions(FlowOptions):
 
     def check(self, public: PublicSide, k: int) -> None:
         super().check(public, k)
-        require_sparsity(self.sparsity, public.model, k, separate=self.separate_supports)
+        base.require_sparsity(self.sparsity, public.model, k, separate=self.separate_supports)
 
 
 @stored_as("flow")
@@ -288,10 +282,10 @@ def flow_on(curator: Curator, products: NoisyProducts, initial: InitialVectors, 
         objectives=tuple(flow.objective for flow in flows),
         n_exchanges=best.n_exchanges,
         initial=initial,
-        support=support_of(best.vectors),
+        support=base.support_of(best.vectors),
     )
     said = _accuracy_warnings(products, best, diagnostics.objectives)
-    return method_result(model, products.groups, best.vectors, best.eigenvalues, diagnostics, said)
+    return base.method_result(model, products.groups, best.vectors, best.eigenvalues, diagnostics, said)
 
 
 def _sizes(products: NoisyProducts, vectors: Matrix) -> Matrix:

@@ -7,10 +7,8 @@ rows being vectors, V (d, d) and U (K, d) with orthonormal rows. "sr-dp" release
 
     V <- orth(V + 2 eta_B V B),   U <- orth(U + 2 eta_A (U W) A W^T),
 
-and "dpsrs" keeps the largest features of U W between two orthonormalizations. The last product of a phase measures
-(Lambda, or the eigenvalues) the basis that it was asked for; those before move it. V is complete, so one product asks
-for all of B: under lazy noise the pair is asked for once, and later steps are post-processing; fresh noise, the
-paper's, pays for every step. docs/reduction.md says where we depart from the paper, and why.
+and "dpsrs" keeps the largest features of U W between two orthonormalizations. docs/reduction.md says where we depart
+from the paper, and why.
 """
 
 from __future__ import annotations
@@ -26,16 +24,8 @@ from numpy.typing import NDArray
 
 from dpgep._checks import Count, NonNegative, Positive
 from dpgep._dispatch import core
-from dpgep.methods.base import (
-    Diagnostics,
-    MethodResult,
-    Options,
-    ReleaseOptions,
-    method_result,
-    require_given_sparsity,
-    require_sparsity,
-    support_of,
-)
+from dpgep.methods import base
+from dpgep.methods.base import Diagnostics, MethodResult, Options
 from dpgep.methods.eigen import leading_first, null_eigenvalue, products_accuracy
 from dpgep.methods.release import release, singular_warning
 from dpgep.methods.ridge import PART, products_ridge
@@ -80,7 +70,7 @@ def sr_dp(curator: Curator, n_components: int, options: SimultaneousReductionOpt
 
     The paper adds noise to A and to B, each at the whole budget.
     """
-    return release(curator, n_components, ReleaseOptions(regularization=options.regularization, storage="matrix"))
+    return release(curator, n_components, base.ReleaseOptions(regularization=options.regularization, storage="matrix"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,10 +128,10 @@ class DpsrsOptions(DpsrOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_given_sparsity(self.sparsity)
+        base.require_given_sparsity(self.sparsity)
 
     def check(self, public: PublicSide, k: int) -> None:
-        require_sparsity(self.sparsity, public.model, k)
+        base.require_sparsity(self.sparsity, public.model, k)
 
 
 @stored_as("reduction")
@@ -261,12 +251,12 @@ def dpsr(curator: Curator, n_components: int, options: DpsrOptions) -> MethodRes
         step_sizes=(reduction.step_size, leading.step_size),
         n_iterations=(reduction.n_products, leading.n_products),
         converged=leading.converged,
-        support=support_of(leading.vectors),
+        support=base.support_of(leading.vectors),
     )
     accuracy_warnings = [*singular_warning(rank, d, n_components)]
     if products.lazy:
         accuracy_warnings += _convergence_warnings(diagnostics, leading.movement)
-    return method_result(
+    return base.method_result(
         curator.model, products.groups, leading.vectors, leading.eigenvalues, diagnostics, accuracy_warnings
     )
 

@@ -4,14 +4,7 @@
     DP-VRPCA    G = A V_0 + Z_0 V_0 + (A_S + Z)(V - V_0),     V <- orth(V + eta G)
 
 A is the second moment of the rows, A_S that of a Poisson sample, drawn anew in each step, Z the noise of a step.
-docs/stochastic.md says where we depart from the paper, and how steps show their own errors: a step moves V across its
-span by eta times the residual R = (I - V^T V) A V + xi, xi the noise of the answer and of the sample. Near the end,
-with t the tangent of the angle between component k and an eigenvector of eigenvalue mu,
-
-    t <- (1 + eta mu)/(1 + eta lambda_k) t + eta/(1 + eta lambda_k) xi.
-
-The variance of xi is that of R about its mean over the last steps; where the ascent has not arrived, that mean exceeds
-its own error, and shows (lambda_k - mu) t itself.
+docs/stochastic.md says where we depart from the paper, and how steps show their own errors.
 """
 
 from __future__ import annotations
