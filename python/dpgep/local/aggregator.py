@@ -10,10 +10,9 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from dpgep._checks import require_count
 from dpgep.local.protocol import LocalMechanism, ReportError, Reports, calibrate, require_calibrated
-from dpgep.methods.base import Diagnostics, MethodResult, PairOptions, method_result, support_of
-from dpgep.methods.eigen import quotient_accuracy
+from dpgep.methods.base import Diagnostics, MethodResult, PairOptions, component_count, method_result, support_of
+from dpgep.methods.eigen import embedded, quotient_accuracy
 from dpgep.methods.papers.fantope import FantopeFit, fantope_relaxation
 from dpgep.methods.release import solve_released
 from dpgep.models import PcaModel
@@ -22,7 +21,7 @@ from dpgep.models.moments import MomentNoise, ReleasedMoments
 from dpgep.privacy.budget import Budget
 from dpgep.reports.guarantee import PublicInputs
 from dpgep.reports.report import PrivacyReport
-from dpgep.results.solution import Solution, warn_of_accuracy
+from dpgep.results.solution import Solution, solution_of, warn_of_accuracy
 from dpgep.run import warn_of_delta
 from dpgep.serialization import Format, Target, save, stored_as, symmetric_of
 
@@ -169,7 +168,7 @@ class Aggregator:
 
         Source: Wang and Xu (2020), Algorithm 1, steps 4 and 5.
         """
-        k = self._component_count(n_components)
+        k = component_count(self._model, n_components)
         settings = PairOptions(**options)
         settings.check_model(self._model, k)
         return self._solution(solve_released(self._model.noisy(self._moments()), k, settings), "local-gaussian")
@@ -216,7 +215,7 @@ class Aggregator:
 
         Source: Wang and Xu (2020), Algorithm 2; Vu, Cho, Lei and Rohe (2013).
         """
-        k = self._component_count(n_components)
+        k = component_count(self._model, n_components)
         phi = default_penalty(self.deviation, self.mechanism.dim) if penalty is None else penalty
         moments = self._moments()
         earlier = None if start is None else start.diagnostics
@@ -226,40 +225,27 @@ class Aggregator:
         result = sparse_components(self._model, moments.second, moments.second_noise_level, k, phi, **how)
         return self._solution(result, "local-gaussian-sparse")
 
-    def _component_count(self, n_components: Any) -> int:
-        d = self.mechanism.dim
-        return d if n_components is None else require_count("n_components", n_components, largest=d)
-
     def _solution(self, result: MethodResult, method: str) -> Solution:
         mechanism, n = self.mechanism, self.n_reports
-        solution = Solution(
-            components=result.components,
-            eigenvalues=result.eigenvalues,
-            privacy=PrivacyReport(
-                epsilon=mechanism.epsilon,
-                delta=mechanism.delta,
-                mu=mechanism.spent_mu(),
-                adjacency="local",
-                bound=mechanism.bound,
-                releases=mechanism.releases(),
-                exact=mechanism.is_noisy,
-                seeded=self.seeded,
-                public=PublicInputs(self._model.name, mechanism.dim, n),
-            ),
-            diagnostics=result.diagnostics,
-            mean=None,
-            model=self._model,
-            method=method,
+        report = PrivacyReport(
+            epsilon=mechanism.epsilon,
+            delta=mechanism.delta,
+            mu=mechanism.spent_mu(),
+            adjacency="local",
+            bound=mechanism.bound,
+            releases=mechanism.releases(),
+            exact=mechanism.is_noisy,
+            seeded=self.seeded,
+            public=PublicInputs(self._model.name, mechanism.dim, n),
         )
+        solution = solution_of(result, report, self._model, method, passes=0, preprocessing=None)
         warn_of_delta(Budget(epsilon=mechanism.epsilon, delta=mechanism.delta), n, solution)
         warn_of_accuracy(result, solution)
         return solution
 
     def _moments(self) -> ReleasedMoments:
         sums, noise = np.empty((self.mechanism.dim, 0)), MomentNoise(self.deviation, 0.0, 0.0)
-        return ReleasedMoments(
-            second=self.second_moment(), sums=sums, counts=np.empty(0), n=float(self.n_reports), noise=noise
-        )
+        return ReleasedMoments(sums, np.empty(0), float(self.n_reports), noise, self.second_moment())
 
     def _check_mechanism(self, theirs: LocalMechanism, what: str) -> None:
         difference = self.mechanism.mismatch(theirs)
@@ -364,18 +350,10 @@ def sparse_components(
     block = np.ix_(support, support)
     span = scipy.linalg.eigh(fit.sparse[block])[1][:, -n_components:]
     values, rotation = scipy.linalg.eigh(span.T @ second[block] @ span)
-    components = np.zeros((n_components, len(second)))
-    components[:, support] = (span @ rotation[:, ::-1]).T
-    accuracy = quotient_accuracy(
-        values[::-1],
-        np.ones(n_components),
-        noise_level=noise_level,
-        n_features=len(second),
-        sparsity=len(support),
-        centre=float(np.diagonal(second).mean()),
-    )
-    diagnostics = FantopeDiagnostics(
-        noise_level=noise_level, accuracy=accuracy, penalty=penalty, support=support_of(components), fit=fit
-    )
+    components = embedded((span @ rotation[:, ::-1]).T, support, len(second))
+    sizes: Any = {"n_features": len(second), "sparsity": len(support), "centre": float(np.diagonal(second).mean())}
+    accuracy = quotient_accuracy(values[::-1], np.ones(n_components), noise_level=noise_level, **sizes)
+    found: Any = {"accuracy": accuracy, "penalty": penalty, "support": support_of(components), "fit": fit}
+    diagnostics = FantopeDiagnostics(noise_level=noise_level, **found)
     said = f"the relaxation had not converged after {fit.n_iterations} iterations: raise max_iterations or tolerance"
     return method_result(model, None, components, values[::-1].copy(), diagnostics, [said] * (not fit.converged))

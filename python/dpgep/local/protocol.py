@@ -2,26 +2,11 @@
 
 For records x, x' of norm at most R, |x x^T - x' x'^T|_F <= sqrt(2) R^2, attained by orthogonal ones. So x x^T + Z with
 Z GOE of deviation s = sqrt(2) R^2/mu is mu-GDP between any two records, also in the integers that the program works
-with (docs/local.md). Wang and Xu (2020, Algorithm 1) print sensitivity 1: docs/errata.md has the consequences.
-
-What a client sends: reports, as bytes a header of 64 bytes, then the entries, all little-endian.
-
-    offset  type    field
-     0      6 s     magic: "dpgepR"
-     6      u16     version of this format: 2
-     8      u8      type of the entries, integers in either: 0 int64, 1 float32
-     9      u8      bits of the grid: entries are in units of bound^2 4^-bits
-    10      u8      1 if noise came from a seed (then nothing is private), else 0
-    11      u8      0
-    12      u32     dim
-    16      u32     records_per_person
-    20      u64     number of reports
-    28      4 f64   bound, epsilon, delta (NaN for none), deviation
-    60      u32     CRC-32 of bytes 0 to 59 and of the entries
+with (docs/local.md, also for what is sent). Wang and Xu (2020, Algorithm 1) print sensitivity 1: docs/errata.md has the
+consequences.
 
 Files have another format (`dpgep.serialization`): its header has five times the bytes of this one, and takes four times
-as long to read, which is much for reports of few features. The checksum finds accidents. It is no signature: who may
-send reports is for the transport to decide.
+as long to read, which is much for reports of few features.
 """
 
 from __future__ import annotations
