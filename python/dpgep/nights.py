@@ -112,16 +112,9 @@ class Register:
 
     @cached_property
     def _nobody(self) -> Moments:
-        return Moments(
-            self.model,
-            bound=self.bound,
-            preprocessing=self.preprocessing,
-            adjacency=self.facts.adjacency,
-            bits=self.noise.bits,
-            person=self.person,
-            rows=self.rows,
-            largest_weight=self.largest_weight,
-        )
+        names = ("bound", "preprocessing", "person", "rows", "largest_weight")
+        of_rows: Any = {name: getattr(self, name) for name in names}
+        return Moments(self.model, adjacency=self.facts.adjacency, bits=self.noise.bits, **of_rows)
 
     @cached_property
     def facts(self) -> PublicFacts:
@@ -198,7 +191,7 @@ class Register:
         triangles, sums, counts = self._blocks(total)
         people = max(1.0, float(n) if self.facts.n_is_public else float(counts.sum()))
         found = np.empty((1 + self.layout.sums, self.layout.n_features))
-        triangles.take(_diagonal(self.layout.n_features), axis=1).sum(axis=0, out=found[0])
+        triangles.take(np.diagonal(_places(self.layout.n_features)), axis=1).sum(axis=0, out=found[0])
         if self.layout.sums:
             sums.sum(axis=1, out=found[1])
         found /= people
@@ -424,11 +417,8 @@ class Nights:
         """The release of the people of nights ``first`` to ``last``, by label; of all nights so far by default."""
         with self._file.transaction() as log:
             register = self._register(log)
-            numbers = (
-                1 if first is None else log.number(first),
-                len(log.nights) if last is None else log.number(last),
-            )
-            start, end = (found or 0 for found in numbers)
+            start = 1 if first is None else log.number(first) or 0
+            end = len(log.nights) if last is None else log.number(last) or 0
             if not 1 <= start <= end:
                 raise ValueError(f"no nights from {first!r} to {last!r}: there are {len(log.nights)}, see labels")
             return register.release(log, start, end, "all nights so far" if first is last is None else "some nights")
@@ -461,17 +451,16 @@ class Nights:
         if not self._is_begun:
             with self._file.transaction(write=True, create=True) as log:
                 if self._stored(log) is None:  # or another process was faster
-                    given = {name: value for name, value in whose.items() if value is not None}
-                    found, secret = self._begin(data, given)
+                    found, secret = self._begin(data, whose)
                     log.begin(NIGHTS.packed(found), secret, found.size, found.keep)
                 begun = self._register(log)
             self._is_begun = True
             begun.warn_of_few_people()  # once it is on the disk, where warnings are errors
 
     def _begin(self, data: tuple[Any, ...], whose: dict[str, Any]) -> tuple[Register, bytes]:
-        ids = {} if self._person is None else {"person": self._person}
+        whose = {**whose, "person": self._person if whose["person"] is None else whose["person"]}
         make = table_problem if self._model is None else partial(problem_of, self._model)
-        problem = make(*(each for each in data if each is not None), **{**self._rows, **ids, **whose})
+        problem = make(*(each for each in data if each is not None), **self._rows, **whose)
         run = Run.paid_by(problem, **self._paying)
         with run.reserved():
             noise, secret = run.curator(Curator, scaled=True).answer(AllNights(Factor(self._keep), self._nights))
@@ -518,11 +507,6 @@ def _places(d: int) -> NDArray[np.intp]:
     i, j = np.ogrid[:d, :d]
     first = np.minimum(i, j)
     return np.asarray(first * (2 * d - first - 1) // 2 + np.maximum(i, j), np.intp)
-
-
-@lru_cache(maxsize=4)
-def _diagonal(d: int) -> NDArray[np.intp]:
-    return np.asarray(np.diagonal(_places(d)).copy())
 
 
 @lru_cache(maxsize=4)
