@@ -459,7 +459,7 @@ class Nights:
 
     def _begin(self, data: tuple[Any, ...], whose: dict[str, Any]) -> tuple[Register, bytes]:
         whose = {**whose, "person": self._person if whose["person"] is None else whose["person"]}
-        make = table_problem if self._model is None else partial(problem_of, self._model)
+        make: Any = table_problem if self._model is None else partial(problem_of, self._model)
         problem = make(*(each for each in data if each is not None), **self._rows, **whose)
         run = Run.paid_by(problem, **self._paying)
         with run.reserved():

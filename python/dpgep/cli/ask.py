@@ -15,7 +15,8 @@ import dpgep
 from dpgep._checks import did_you_mean
 from dpgep._optional import import_extra
 from dpgep._show import date
-from dpgep.cli.command import Commands, UsageError, add_output, positive, saved, written
+from dpgep.cli.command import Commands, UsageError, add_output, saved, written
+from dpgep.cli.options import positive
 from dpgep.cli.solution import loaded
 from dpgep.sources.names import listed
 

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 import dpgep
-from dpgep.cli.command import Commands, positive, usage
+from dpgep.cli.command import Commands, usage
+from dpgep.cli.options import positive
 from dpgep.problems.problem import MomentProblem
 
 

@@ -15,7 +15,8 @@ from functools import partial
 from typing import Any
 
 import dpgep
-from dpgep.cli.command import Commands, UsageError, add_action, add_options, say, usage
+from dpgep.cli.command import Commands, UsageError, add_action, say, usage
+from dpgep.cli.options import add_options
 from dpgep.data.rows import NotFiniteError
 from dpgep.privacy.budget import LastingBudget
 from dpgep.privacy.ledger import Cost, Ledger, cost_of, mu_rounded_up, total_cost

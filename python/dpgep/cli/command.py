@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import csv
 import glob
 import io
-import math
 import os
 import re
 import sys
@@ -82,77 +80,6 @@ class Parser(argparse.ArgumentParser):
         elif re.match(r"unrecognized arguments: [^-\s]", message):
             message += f" (words without an option stand together, and {ONE_VALUE})"
         self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
-
-
-def positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, got {text}")
-    return value
-
-
-def words(text: str) -> list[str]:
-    """Words with commas between them; a word that holds a comma stands in double quotes."""
-    found = [word.strip() for word in next(csv.reader([text], skipinitialspace=True))] if text else []
-    if not all(found) or not found:
-        raise argparse.ArgumentTypeError(f"must be words with commas between them, as a,b,c; got {text!r}")
-    return found
-
-
-def numbers(text: str) -> list[float]:
-    try:
-        return [float(word) for word in words(text)]
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"must be numbers with commas between them, as 1,2.5; got {text!r}") from None
-
-
-def interval(text: str) -> tuple[float, float]:
-    """``low:high``."""
-    low, colon, high = text.partition(":")
-    try:
-        ends = float(low), float(high)
-    except ValueError:
-        ends = math.nan, math.nan
-    if not (colon and ends[0] < ends[1]):
-        raise argparse.ArgumentTypeError(f"must be low:high, as 0:120; got {text!r}")
-    return ends
-
-
-def or_auto(kind: Callable[[str], Any]) -> Callable[[str], Any]:
-    """The kind of an argument that is "auto" or of this kind."""
-    return lambda text: text if text == "auto" else kind(text)
-
-
-# Options that several commands have, by their names.
-_OPTIONS: dict[str, dict[str, Any]] = {
-    "adjacency": {
-        "choices": ("replace-one", "add-remove"),
-        "help": "which data sets the guarantee compares: replace-one, where the number of people is public (default, "
-        "unless the budget says otherwise), or add-remove, where it is protected",
-    },
-    "bound": {
-        "type": or_auto(float), "default": "auto", "metavar": "NUMBER",
-        "help": "clip longer rows to this norm (default: auto, estimated privately)",
-    },
-    "classes": {"type": words, "metavar": "A,B", "help": "the public classes; others are left out"},
-    "columns": {"type": words, "metavar": "A,B", "help": "columns to use (default: all)"},
-    "delta": {"type": float, "help": "well below one over the number of people, as 1e-6"},
-    "epsilon": {"type": float, "help": "with --delta: (epsilon, delta)-differential privacy"},
-    "exclude": {"type": words, "default": [], "metavar": "A,B", "help": "columns to leave out"},
-    "labels": {"metavar": "COLUMN", "help": "each person's class"},
-    "mu": {"type": float, "help": "Gaussian differential privacy, in place of epsilon and delta"},
-    "ranges": {
-        "action": "append", "default": [], "metavar": "A=LOW:HIGH,...",
-        "help": "public ranges of columns, or a JSON file of them; they make an automatic bound cheaper",
-    },
-    "threads": {"type": positive, "metavar": "N", "help": "most threads (default: all processors)"},
-}  # fmt: skip
-
-
-def add_options(parser: Any, *names: str, **changed: Any) -> None:
-    """Options that several commands have; of these in ``changed`` something is different."""
-    for name in names:
-        parser.add_argument(f"--{name}", **{**_OPTIONS[name], **changed})
 
 
 def add_output(parser: Any, metavar: str, help: str, **options: Any) -> None:

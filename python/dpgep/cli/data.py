@@ -13,7 +13,8 @@ from typing import Any
 
 import dpgep
 from dpgep._checks import did_you_mean
-from dpgep.cli.command import ONE_VALUE, UsageError, interval, usage, words
+from dpgep.cli.command import ONE_VALUE, UsageError, usage
+from dpgep.cli.options import add_options, interval, words
 from dpgep.sources import Selection
 from dpgep.sources.encoding import declared_categories, is_date_type
 from dpgep.sources.files import CsvFiles
@@ -24,21 +25,9 @@ _DAY = 86400.0
 
 def add_data(parser: argparse.ArgumentParser) -> None:
     """DATA, and which rows and values of it count."""
-    parser.add_argument(
-        "data", nargs="+", metavar="DATA",
-        help="files of CSV, Parquet, Arrow, NPY or NPZ, folders, or patterns in quotes ('visits-*.csv'); one row per "
-        "person",
-    )  # fmt: skip
-    parser.add_argument(
-        "--categories", action="append", default=[], metavar="COLUMN=A,B",
-        help="public categories of a column of text, which becomes indicators, or a JSON file of them; repeatable",
-    )  # fmt: skip
-    parser.add_argument("--dates", type=words, default=[], metavar="A,B", help="columns of dates: days since 1970")
-    parser.add_argument(
-        "--filter", metavar="EXPR",
-        help="use only rows where this holds, as \"age >= 18 and region == 'north'\"; needs --adjacency add-remove, "
-        "since their number depends on people",
-    )  # fmt: skip
+    files = "files of CSV, Parquet, Arrow, NPY or NPZ, folders, or patterns in quotes ('visits-*.csv')"
+    parser.add_argument("data", nargs="+", metavar="DATA", help=f"{files}; one row per person")
+    add_options(parser, "categories", "dates", "filter")
 
 
 class Data:

@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 import dpgep
 from dpgep import plot
 from dpgep._optional import import_extra
-from dpgep.cli.command import Commands, UsageError, positive
+from dpgep.cli.command import Commands, UsageError
+from dpgep.cli.options import positive
 from dpgep.models.model import Matrix
 
 DELTA = 1e-5

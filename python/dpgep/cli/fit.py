@@ -15,22 +15,9 @@ from typing import Any, TypeAlias
 
 import dpgep
 from dpgep.cli.budget import Paying, add_budget
-from dpgep.cli.command import (
-    Commands,
-    Output,
-    UsageError,
-    add_options,
-    add_output,
-    interval,
-    numbers,
-    or_auto,
-    positive,
-    saved,
-    say,
-    usage,
-    words,
-)
+from dpgep.cli.command import Commands, Output, UsageError, add_output, saved, say, usage
 from dpgep.cli.data import Data, add_data, is_text_alone, open_data, ranges_of, typed
+from dpgep.cli.options import add_options, or_auto, positive
 from dpgep.cli.plan import listed_features, show_dry_run
 from dpgep.loading import require_storable
 from dpgep.problems.builders import BUILDERS
@@ -38,6 +25,15 @@ from dpgep.problems.problem import Problem
 from dpgep.results.score_density import ScoreDensity
 from dpgep.sources.names import identifies, listed
 
+# Options by the parameters of builders that they are for.
+_OF_PARAMETERS = {
+    "standardize": ["standardize"],
+    "center": ["no-center"],
+    "classes": ["classes"],
+    "target": ["target", "background", "alpha"],
+    "by_group": ["by-group"],
+    "y_range": ["slices", "y-range", "edges"],
+}
 # Options with the values of a builder's parameters.
 _AS_THEY_ARE = ("rows", "largest_weight", "standardize", "center", "alpha", "by_group")
 # What can be bought, and kept in a file.
@@ -50,17 +46,9 @@ def add(commands: Commands) -> None:
         parser = commands.add_parser(name, help=summary, description=f"{summary}, under differential privacy.")
         add_data(parser)
         _add_people(parser, signature(build).parameters)
-        add_options(parser, "bound", "ranges")
-        parser.add_argument(
-            "--missing", choices=("error", "center", "pairwise"), default="error",
-            help="center: missing values count as the location of their column; pairwise: covariances are those of the "
-            "people who have both columns (default: refuse them)",
-        )  # fmt: skip
+        add_options(parser, "bound", "ranges", "missing")
         if name == "release":
-            parser.add_argument(
-                "--quartiles", type=float, metavar="S",
-                help="share of mu^2 for finer histograms, from which dpgep ask ... describe has quartiles",
-            )  # fmt: skip
+            add_options(parser, "quartiles")
         else:
             parser.add_argument("--n-components", type=positive, metavar="K", help="components (default: all)")
             parser.add_argument("--sparsity", type=or_auto(positive), metavar="K", help="features of each, or auto")
@@ -74,8 +62,7 @@ def add(commands: Commands) -> None:
 def add_running(parser: argparse.ArgumentParser, output: str) -> Any:
     group = parser.add_argument_group("running")
     add_output(group, output, "file of the result")
-    add_options(group, "threads")
-    group.add_argument("--quiet", action="store_true", help="no list of features, no progress bar")
+    add_options(group, "threads", "quiet")
     group.add_argument("--seed", type=int, help="for tests: NOT PRIVATE to anyone who knows the seed")
     return group
 
@@ -177,44 +164,19 @@ def _answer(problem: Any, options: argparse.Namespace, paying: Paying) -> dpgep.
 
 def _add_people(parser: argparse.ArgumentParser, takes: Collection[str]) -> None:
     if "views" in takes:
-        parser.add_argument(
-            "--view", dest="views", type=words, action="append", required=True, metavar="A,B",
-            help="columns of a view; given once for each view, two times or more",
-        )  # fmt: skip
+        add_options(parser, "view")
     elif "Y" in takes:
-        parser.add_argument("--x-columns", type=words, required=True, metavar="A,B", help="columns of the first view")
-        parser.add_argument("--y-columns", type=words, required=True, metavar="C,D", help="columns of the second view")
+        add_options(parser, "x-columns", "y-columns")
     else:
         add_options(parser, "columns", "exclude")
-    parser.add_argument("--person", metavar="COLUMN", help="ids of people, where they have several rows")
-    parser.add_argument("--rows", type=positive, metavar="N", help="with --person: rows that count alike (default: 1)")
-    parser.add_argument("--weights", metavar="COLUMN", help="weights of a survey")
-    parser.add_argument("--largest-weight", type=float, metavar="W", help="public: larger weights count as this")
-    if "standardize" in takes:
-        parser.add_argument("--standardize", action="store_true", help="divide columns by their deviations: usual")
-    if "center" in takes:
-        parser.add_argument("--no-center", dest="center", action="store_false", help="moments about zero")
-    if "classes" in takes:
+    add_options(parser, "person", "rows", "weights", "largest-weight")
+    if "classes" in takes or "target" in takes:
         add_options(parser, "labels", required="labels" in takes)
-        add_options(parser, "classes")
-    if "target" in takes:
-        parser.add_argument("--labels", required=True, metavar="COLUMN", help="each person's group")
-        parser.add_argument("--target", required=True, metavar="A", help="the public label of the group of interest")
-        parser.add_argument("--background", required=True, metavar="B", help="that of the group to compare it with")
-        parser.add_argument(
-            "--alpha", type=float, default=1.0, metavar="X",
-            help="how much the background counts, from 0 on (default: 1)",
-        )  # fmt: skip
-    if "by_group" in takes:
-        parser.add_argument("--by-group", action="store_true", help="release the second moment of each group by itself")
     if "y_range" in takes:
-        parser.add_argument("--response", required="y" in takes, metavar="COLUMN", help="column to explain")
-        parser.add_argument("--slices", type=positive, metavar="N", help="slices of the range (default: 10)")
-        parser.add_argument(
-            "--y-range", type=interval, metavar="LOW:HIGH",
-            help="the public range of the response; below 0, --y-range=-5:5",
-        )  # fmt: skip
-        parser.add_argument("--edges", type=numbers, metavar="A,B,C", help="instead: public edges of the slices")
+        add_options(parser, "response", required="y" in takes)
+    for name, options in _OF_PARAMETERS.items():
+        if name in takes:
+            add_options(parser, *options)
 
 
 def _people(data: Data, options: argparse.Namespace, takes: Collection[str]) -> dict[str, Any]:

@@ -9,9 +9,10 @@ from typing import Any
 
 import dpgep
 from dpgep.cli.budget import add_budget
-from dpgep.cli.command import Commands, UsageError, add_action, add_options, add_output, positive, saved, usage, written
+from dpgep.cli.command import Commands, UsageError, add_action, add_output, saved, usage, written
 from dpgep.cli.data import add_data, open_data, ranges_of
 from dpgep.cli.fit import labels_of, rows_of
+from dpgep.cli.options import add_options, positive
 
 
 def add(commands: Commands) -> None:
@@ -30,7 +31,7 @@ def add(commands: Commands) -> None:
     add.add_argument("--person", metavar="COLUMN", help="ids of people, who are then counted")
     terms = add.add_argument_group("terms", "of the first night; later nights may repeat them")
     add_options(terms, "ranges")
-    terms.add_argument("--missing", choices=("error", "center"), default="error", help="as of dpgep release")
+    add_options(terms, "missing", choices=("error", "center"), help="as of dpgep release")
     terms.add_argument("--keep", type=positive, metavar="N", help="nights whose noise is combined (default: 365)")
     terms.add_argument("--nights", type=positive, metavar="K", help="nights that a person may come on (default: 1)")
     add_budget(add)

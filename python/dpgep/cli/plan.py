@@ -9,7 +9,8 @@ from typing import Any
 
 import dpgep
 from dpgep.cli.budget import Paying
-from dpgep.cli.command import Commands, UsageError, add_options, numbers, positive, usage
+from dpgep.cli.command import Commands, UsageError, usage
+from dpgep.cli.options import add_options, numbers, positive
 from dpgep.models import FdaModel, SirModel, StandardizedPcaModel, TableModel
 from dpgep.models.row_model import Classes, RowModel
 from dpgep.problems.problem import Problem
@@ -27,27 +28,20 @@ def add(commands: Commands) -> None:
     parser.add_argument("model", choices=PLANNED)
     # stored under the names that `dpgep.planning.plan` has for them
     parser.add_argument("--people", dest="n", type=positive, required=True, metavar="N", help="number of people")
-    parser.add_argument(
-        "--features", dest="d", type=_features, required=True, metavar="D",
-        help="number of columns, or D,E,... of each view",
-    )  # fmt: skip
+    what = "number of columns, or D,E,... of each view"
+    parser.add_argument("--features", dest="d", type=_features, required=True, metavar="D", help=what)
     add_options(parser, "epsilon", "delta", "mu", "bound")
     add_options(parser, "adjacency", default="replace-one")
+    what = "instead: gap between one eigenvalue and all others (default: 1; 0.5 for correlations)"
+    parser.add_argument("--eigengap", type=float, metavar="GAP", help=what)
+    what = "of neighbouring columns, within views and classes; of columns further apart R^2, R^3, ..."
+    what += "; standardized-pca: in place of a spectrum"
+    parser.add_argument("--correlation", type=float, metavar="R", help=what)
     parser.add_argument("--spectrum", type=numbers, metavar="A,B", help="leading eigenvalues, public or assumed")
-    parser.add_argument(
-        "--eigengap", type=float, metavar="GAP",
-        help="instead: gap between one eigenvalue and all others (default: 1; 0.5 for correlations)",
-    )  # fmt: skip
     parser.add_argument("--shares", type=numbers, metavar="A,B", help="proportions of people in the classes or slices")
     parser.add_argument("--mean", type=float, default=0.0, metavar="M", help="of columns, in deviations (default: 0)")
     parser.add_argument("--tails", type=float, default=math.inf, metavar="DF", help="Student's law: degrees of freedom")
-    parser.add_argument(
-        "--correlation", type=float, metavar="R", help="of neighbouring columns, within views and classes; of columns "
-        "further apart R^2, R^3, ...; standardized-pca: in place of a spectrum",
-    )  # fmt: skip
-    parser.add_argument(
-        "--releases", type=positive, default=1, metavar="N", help="of the same people: their joint cost"
-    )
+    parser.add_argument("--releases", type=positive, default=1, metavar="N", help="of the same people: joint cost")
     parser.add_argument("--nights", type=positive, default=1, metavar="N", help="of other people each (dpgep nights)")
     parser.add_argument("--n-components", type=positive, default=1, metavar="K", help="components (default: 1)")
     parser.add_argument("--people-for", type=float, metavar="ERROR", help="also print how many people this error needs")

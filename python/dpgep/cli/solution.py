@@ -22,17 +22,15 @@ from dpgep.cli.command import (
     Commands,
     Output,
     UsageError,
-    add_options,
     add_output,
-    positive,
     saved,
     say,
     usage,
-    words,
     written,
 )
 from dpgep.cli.data import Data
 from dpgep.cli.fit import add_running, bought, inputs_of, labels_of
+from dpgep.cli.options import add_options, positive, words
 from dpgep.data.inputs import public_classes
 from dpgep.models import FdaModel
 from dpgep.models.row_model import RowModel, view_labels
