@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import cache
+from itertools import chain
 from threading import Lock, Thread
 from typing import Any
 
@@ -88,6 +89,16 @@ def run(tasks: Sequence[Callable[[], None]], n_threads: int) -> None:
             helper.join()
     if errors:
         raise errors[0]
+
+
+def slices(n: int, height: int) -> Iterator[slice]:
+    """Cut n rows into slices of this height, the last of what is left."""
+    return map(slice, range(0, n, height), chain(range(height, n, height), (n,)))
+
+
+def even_slices(n: int, count: int) -> list[slice]:
+    """Cut n rows into so many slices of about the same height."""
+    return [slice(n * i // count, n * (i + 1) // count) for i in range(count)]
 
 
 def own_thread_count() -> int:

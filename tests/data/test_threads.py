@@ -253,6 +253,7 @@ def test_lapack_has_one_thread_for_matrices_that_are_not_large() -> None:
     in_a_process_of_its_own("""
         import numpy as np
         import dpgep
+        from dpgep import _threads
         from dpgep.methods import eigen
 
         found, eigh = [], eigen._eigh
@@ -265,7 +266,7 @@ def test_lapack_has_one_thread_for_matrices_that_are_not_large() -> None:
         x = np.random.default_rng(0).standard_normal((300, 200)) / 30
         with threadpoolctl.threadpool_limits(2, user_api="blas"):
             for d, largest in ((30, 1000), (200, 1000), (200, 199)):
-                eigen._ONE_THREAD = largest
+                _threads._ONE_THREAD = largest
                 dpgep.solve(dpgep.pca(x[:, :d], bound=1.0), epsilon=np.inf, n_components=1)
                 assert blas_threads() == {2}
         assert found == [(30, {1}), (200, {1}), (200, {2})], found

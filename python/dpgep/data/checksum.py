@@ -27,10 +27,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep._dispatch import core
-from dpgep._threads import run, thread_count
+from dpgep._threads import even_slices, run, slices, thread_count
 from dpgep.data.rows import Rows
 from dpgep.errors import DataChangedError
-from dpgep.sources.batches import Columns, even_slices, slices
+from dpgep.sources.batches import Columns
 
 # Words of a block: keys, words and reversed words stay in the second-level cache (measured: half the size is slower).
 _WORDS = 1 << 14

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep._dispatch import core
-from dpgep._threads import thread_count
+from dpgep._threads import slices, thread_count
 from dpgep.data.rows import (
     Accumulate,
     Batch,
@@ -32,7 +32,6 @@ from dpgep.data.rows import (
 )
 from dpgep.models.model import Matrix
 from dpgep.models.moments import MomentLayout
-from dpgep.sources.batches import slices
 
 # A row of the bound's norm is multiplied by 1 less some rounding.
 _CLIPPED = 1 - 1e-9

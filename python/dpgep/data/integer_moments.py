@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep._dispatch import core
-from dpgep._threads import own_thread_count, run, thread_count
+from dpgep._threads import even_slices, own_thread_count, run, thread_count
 from dpgep.data.integer_sums import GridRows, SparseRows
 from dpgep.data.rows import (
     DIGIT_BITS,
@@ -35,7 +35,7 @@ from dpgep.data.rows import (
 from dpgep.models.model import Matrix
 from dpgep.models.moments import MomentLayout
 from dpgep.models.preprocessing import ColumnMap, Preprocessing
-from dpgep.sources.batches import Columns, even_slices
+from dpgep.sources.batches import Columns
 
 # The finest grid of a release: all cost the same, and coarser ones are for budgets of mu below 1e-4.
 DEFAULT_BITS = 20

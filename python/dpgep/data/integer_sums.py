@@ -32,7 +32,7 @@ import scipy  # its sparse matrices are loaded when they are used
 from numpy.typing import NDArray
 
 from dpgep._dispatch import core
-from dpgep._threads import thread_count
+from dpgep._threads import slices, thread_count
 from dpgep.data.dataset import Dataset
 from dpgep.data.float_sums import ROWS_IN_A_ROW
 from dpgep.data.rows import (
@@ -54,7 +54,6 @@ from dpgep.models.model import Matrix
 from dpgep.models.moments import MomentLayout
 from dpgep.models.preprocessing import ColumnMap, Preprocessing
 from dpgep.models.row_model import RowModel, view_labels
-from dpgep.sources.batches import slices
 
 # A part has about this many entries: it is what is held in memory beside the rows, at 16 to 24 bytes each.
 _ENTRIES_PER_PART = 1 << 22

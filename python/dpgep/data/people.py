@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from dpgep._checks import require_count, require_positive
 from dpgep._dispatch import core
-from dpgep._threads import run, thread_count
+from dpgep._threads import run, slices, thread_count
 from dpgep.data.checksum import PassChecksum, PassComparison
 from dpgep.data.dataset import ONE_ROW, Dataset, People
 from dpgep.data.ids import (
@@ -40,7 +40,6 @@ from dpgep.data.inputs import as_vector
 from dpgep.data.rows import NO_GROUP, Batch, Rows, S, Weights, add_weighted, block_height, joined_views
 from dpgep.models.model import PublicFacts
 from dpgep.sources import Scan, Selection
-from dpgep.sources.batches import slices
 
 # Public: rows of one person differ in their weights by at most 2^-12 of the person's. The finest grid of most releases
 # has 18 bits or more beside it, and sums over 2^20 people fit 64 bits in every stage.
@@ -135,9 +134,9 @@ class PeopleDataset(Dataset):
         coded, units = rows_taken(coded, weighting.units(weighting.weights, rows.n), counted)
         rows, keys = coded[0], partial(row_keys, *coded)
         weights = partial(row_weights, persons, keys, units, weighting.most_alike or 1)
-        self._batch = weighted(coded, weights())
+        self._batch = Batch.of_codes(*coded, weights())
         self._coded, self._persons = coded, persons
-        self._finest = None if weighting.most_alike is None else lambda: weighted(coded, weights(bits=UNIT_BITS))
+        self._finest = None if weighting.most_alike is None else lambda: Batch.of_codes(*coded, weights(bits=UNIT_BITS))
         n_people = rows.n if persons is None else int(np.count_nonzero(np.bincount(persons)))
         self.people = People(enough_people(n_people, fewest), identities=identities)
         self.bound, self.n_features = rows.bound, rows.d
@@ -208,7 +207,7 @@ class StreamedDataset(Dataset):
                 weights = _shared(self._shares, persons, row_keys(*coded), units, are_open, self.weight_bits)
             elif units is not None:
                 weights = weights_alone(units, self.weight_bits)
-            add_weighted(total, make, weighted(coded, weights))
+            add_weighted(total, make, Batch.of_codes(*coded, weights))
         if self._weighting.person is None:
             self.people.n = enough_people(n_rows, self._fewest)
         return total
@@ -256,12 +255,6 @@ class StreamedDataset(Dataset):
     def in_memory(self, purpose: str, *, by_person: bool = False) -> Batch:
         what = 'they are read from a source in batches: load them into an array first, or use method="release"'
         raise ValueError(f"{purpose} needs all rows in memory, but {what}")
-
-
-def weighted(coded: Coded, weights: Weights | None) -> Batch:
-    """Rows that count as often as their weights say; None: once."""
-    rows, codes = coded
-    return Batch(rows, weights=weights) if codes is None else Batch.of_codes(rows, codes, weights)
 
 
 def rows_taken(coded: Coded, units: Numbers | None, which: NDArray[np.intp] | None) -> tuple[Coded, Numbers | None]:
@@ -388,7 +381,7 @@ class Identified(NamedTuple):
     def weighed(self, persons: Numbers | None, most_alike: int | None, bits: int) -> Batch:
         """The rows with the weights that follow from the numbers of their persons; None: each is one."""
         coded, units = (self.rows, self.groups), self.units[:, 0] if self.units.shape[1] else None
-        return weighted(coded, row_weights(persons, partial(row_keys, *coded), units, most_alike or 1, bits))
+        return Batch.of_codes(*coded, row_weights(persons, partial(row_keys, *coded), units, most_alike or 1, bits))
 
 
 def joined(piles: Sequence[Identified]) -> Identified | None:

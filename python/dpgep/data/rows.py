@@ -21,10 +21,10 @@ import scipy.linalg.cython_blas
 from numpy.typing import NDArray
 
 from dpgep._dispatch import core
-from dpgep._threads import own_threads, run, thread_count
+from dpgep._threads import even_slices, own_threads, run, slices, thread_count
 from dpgep.models.model import Matrix
 from dpgep.models.preprocessing import Preprocessing
-from dpgep.sources.batches import Columns, even_slices, is_plain, kernel_reads, row_dtype, side_by_side, slices
+from dpgep.sources.batches import Columns, is_plain, row_dtype, side_by_side
 from dpgep.sources.encoding import NOT_LISTED
 from dpgep.sources.names import first_of
 
@@ -141,12 +141,12 @@ class Batch:
     persons: NDArray[np.int64] | None = None  # whose each is, where it is asked
 
     @classmethod
-    def of_codes(cls, rows: Rows, codes: NDArray[np.intp], weights: Weights | None = None) -> Batch:
-        """People with the code of each one's group, `NO_GROUP` for none."""
-        batch, listed = cls(rows, codes, weights=weights), np.flatnonzero(codes != NO_GROUP)
-        if len(listed) == rows.n:
+    def of_codes(cls, rows: Rows, codes: NDArray[np.intp] | None, weights: Weights | None = None) -> Batch:
+        """People with the code of each one's group, `NO_GROUP` for none; without codes, all are in one."""
+        batch = cls(rows, codes, weights=weights)
+        if codes is None or (codes != NO_GROUP).all():
             return batch
-        found = batch.taken(listed)
+        found = batch.taken(np.flatnonzero(codes != NO_GROUP))
         return replace(found, others=batch.n - found.n)
 
     @property
@@ -242,6 +242,18 @@ class Accumulate(Protocol):
     """One pass over people: `Dataset.accumulate`."""
 
     def __call__(self, make: Callable[[], S]) -> S: ...
+
+
+def kernel_reads(block: Any, *, with_bytes: bool = False) -> bool:
+    """Whether kernels of rows read a matrix as it lies."""
+    return (
+        isinstance(block, np.ndarray)
+        and (block.dtype in (np.float32, np.float64) or (with_bytes and block.dtype == np.uint8))
+        and block.dtype.isnative
+        and block.flags.aligned
+        and (block.strides[1] == block.itemsize or block.shape[1] <= 1)
+        and (block.strides[0] >= block.shape[1] * block.itemsize or block.shape[0] <= 1)
+    )
 
 
 def _neighbours(views: tuple[Any, ...]) -> NDArray[Any] | None:
@@ -418,7 +430,10 @@ def add_products(
             used = most_threads if block.size * d >= _WORK_FOR_THREADS else 1
             # along a side: two on two threads, where one tile is as much as both others; enough on more
             n_tiles = max(1, min(used if used <= 2 else 2 * used, d // _LEAST_TILE)) if exact else -(-d // _FIXED_TILE)
-            run(_tiles(block, total, n_tiles), used)
+            if n_tiles == 1:
+                add_gram(block, total)
+            else:
+                run(_tiles(block, total, n_tiles), used)
 
 
 def _tiles(block: Matrix, total: Matrix, n: int) -> list[Callable[[], None]]:

@@ -10,10 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep._dispatch import core
-from dpgep.models.bins import FIRST_OCTAVE, BinRun, Histograms, Interval, Magnitudes
+from dpgep.models.bins import FIRST_OCTAVE, Histograms, Interval, Magnitudes
 from dpgep.models.model import Matrix
 from dpgep.privacy.curator import NoisyCounts
 
+# Noise alone passes for a run of people in a histogram with this probability; for one that is likely.
+_FALSE_RUN, _FALSE_LIKELY = 1e-4, 0.02
 # Share of the people who must be seen in an interval for the others to be left outside.
 _MOST = 0.8
 # Deviations that noise hardly reaches; shares of the people that nobody misses, and that may at most be unseen.
@@ -114,6 +116,48 @@ class ColumnRanges:
         if known.any() and not (known | self.zero).all():
             half[~known & ~self.zero] = np.median(widths[known])
         return Interval((self.low / 2 + self.high / 2)[columns], half[columns])
+
+
+@dataclass(slots=True)
+class BinRun:
+    """Bins from ``first`` to ``last`` that hold ``people``, none if last < first."""
+
+    first: int
+    last: int
+    people: float
+    deviation: float  # of the noise in a bin
+    height: float  # people beyond a deviation for each bin, in deviations
+    n_bins: int  # in how many bins the run was looked for
+
+    def __len__(self) -> int:
+        return self.last + 1 - self.first
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether noise alone hardly makes such a run: a walk of unit steps that falls by 1 in each rises by h from
+        any of its places with a probability of e^(-2h) (docs/mathematics.md, section 10).
+        """
+        return self.people > 0 and self.height > math.log(self.n_bins / _FALSE_RUN) / 2
+
+    @property
+    def is_likely(self) -> bool:
+        """Whether noise alone rarely makes it: an octave of noise may be far from all values."""
+        return self.people > 0 and self.height > math.log(self.n_bins / _FALSE_LIKELY) / 2
+
+    @property
+    def noise(self) -> float:
+        """About the deviation of the noise in ``people``."""
+        return self.deviation * math.sqrt(len(self))
+
+    @property
+    def lower(self) -> float:
+        """The least magnitude, where bins are octaves."""
+        return math.ldexp(1.0, FIRST_OCTAVE + self.first)
+
+    @property
+    def upper(self) -> float:
+        """The end of the last octave."""
+        return math.ldexp(1.0, min(FIRST_OCTAVE + self.last + 1, 1023))
 
 
 @dataclass(slots=True)

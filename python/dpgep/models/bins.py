@@ -25,9 +25,6 @@ NORM_STEPS = 4
 LEAST_THRESHOLD, LARGEST_THRESHOLD = 2.0**-7, 1.0
 PRODUCT_EDGES = 2.0 ** (np.arange(-7 * NORM_STEPS, 1) / NORM_STEPS)
 
-# Noise alone passes for a run of people in a histogram with this probability; for one that is likely.
-_FALSE_RUN, _FALSE_LIKELY = 1e-4, 0.02
-
 # Deviations of its noise from which on a count by octave is seen; second differences of logarithms from which on these
 # show how a column ends; the steepest logarithms within an octave; places where it is averaged; people who are none.
 _SEEN, _LEAST_CURVATURE, _STEEPEST, _PLACES, _NOBODY = 2.5, -2.0, 8.0, 16, 1e-3
@@ -263,45 +260,3 @@ def _continued(counts: Matrix, deviations: Matrix) -> tuple[Matrix, NDArray[np.i
         three = above & known & (before > np.log(floor))
         curvature = np.maximum(curvature, np.where(three, logs[:, j + 3] - 2 * last + before, -np.inf))
     return np.where(people > 2 * _NOBODY, people, 0.0), ends, curvature
-
-
-@dataclass(slots=True)
-class BinRun:
-    """Bins from ``first`` to ``last`` that hold ``people``, none if last < first."""
-
-    first: int
-    last: int
-    people: float
-    deviation: float  # of the noise in a bin
-    height: float  # people beyond a deviation for each bin, in deviations
-    n_bins: int  # in how many bins the run was looked for
-
-    def __len__(self) -> int:
-        return self.last + 1 - self.first
-
-    @property
-    def is_seen(self) -> bool:
-        """Whether noise alone hardly makes such a run: a walk of unit steps that falls by 1 in each rises by h from
-        any of its places with a probability of e^(-2h) (docs/mathematics.md, section 10).
-        """
-        return self.people > 0 and self.height > math.log(self.n_bins / _FALSE_RUN) / 2
-
-    @property
-    def is_likely(self) -> bool:
-        """Whether noise alone rarely makes it: an octave of noise may be far from all values."""
-        return self.people > 0 and self.height > math.log(self.n_bins / _FALSE_LIKELY) / 2
-
-    @property
-    def noise(self) -> float:
-        """About the deviation of the noise in ``people``."""
-        return self.deviation * math.sqrt(len(self))
-
-    @property
-    def lower(self) -> float:
-        """The least magnitude, where bins are octaves."""
-        return math.ldexp(1.0, FIRST_OCTAVE + self.first)
-
-    @property
-    def upper(self) -> float:
-        """The end of the last octave."""
-        return math.ldexp(1.0, min(FIRST_OCTAVE + self.last + 1, 1023))

@@ -29,7 +29,6 @@ from dpgep.privacy.accounting import (
 from dpgep.privacy.budget_file import NUMBERS, FileStore, Record
 from dpgep.privacy.ledger import (
     LEDGER,
-    ROWS,
     Amount,
     Balance,
     Cost,
@@ -43,7 +42,6 @@ from dpgep.privacy.ledger import (
     ledger_rows,
     mu_rounded_down,
     mu_rounded_up,
-    unit_of,
 )
 
 _log = logging.getLogger(__name__)
@@ -56,6 +54,13 @@ Part = tuple[str, float]
 
 # The fraction of a spent budget that rounding may leave: too little for any run.
 _CRUMB = Fraction(1, 2**40)
+
+ROWS = "rows"
+
+
+def unit_of(person: str | None) -> str:
+    """What neighbours differ in: a row, or all rows of a person, by the name of the ids that say whose they are."""
+    return ROWS if person is None else f"people by {person!r}"
 
 
 class Budget:

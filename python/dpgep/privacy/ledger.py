@@ -325,18 +325,10 @@ class Reservation:
 
 
 class Neighbours(NamedTuple):
-    """Which data sets a budget compares: how they differ, and in what, `unit_of`; None where nothing has said yet."""
+    """Which data sets a budget compares: how they differ, and in what, a text; None where nothing has said yet."""
 
     adjacency: Adjacency | None
     unit: str | None
-
-
-ROWS = "rows"
-
-
-def unit_of(person: str | None) -> str:
-    """What neighbours differ in: a row, or all rows of a person, by the name of the ids that say whose they are."""
-    return ROWS if person is None else f"people by {person!r}"
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ from dpgep.data.inputs import (
 )
 from dpgep.data.integer_moments import IntegerMoments, sums_of_nobody
 from dpgep.data.integer_sums import GridSums, not_finite_in
-from dpgep.data.people import NO_PUBLIC_N, Coded, PeopleDataset, StreamedDataset, Weighting, weighted
+from dpgep.data.people import NO_PUBLIC_N, Coded, PeopleDataset, StreamedDataset, Weighting
 from dpgep.data.rows import Batch, NotFiniteError, Rows
 from dpgep.models import GepModel
 from dpgep.models.model import Adjacency, Matrix, Model, PublicFacts, PublicSide
@@ -250,7 +250,7 @@ def rows_of(problem: Problem, purpose: str) -> MomentProblem:
 
 def batch_of(model: RowModel, bound: float, *data: Any) -> Batch:
     """The people of one batch of data, checked: their rows and, where the model has a grouping, the group of each."""
-    return weighted(coded_of(model, bound, *data), None)
+    return Batch.of_codes(*coded_of(model, bound, *data))
 
 
 def coded_of(model: RowModel, bound: float, *data: Any) -> Coded:
@@ -297,7 +297,7 @@ def dataset_of(
             raise TypeError("client= is for Dask collections and Parquet files: rows in memory need no cluster")
         coded = _coded(model, bound, [view.rows for view in views], groups)
         if weighting is None:
-            return InMemoryDataset(weighted(coded, None))
+            return InMemoryDataset(Batch.of_codes(*coded))
         return PeopleDataset(coded, weighting, fewest_rows(adjacency), identities)
     beside = () if weighting is None else weighting.columns
     to_rows: Any = partial(batch_of if weighting is None else coded_of, model, bound)

@@ -21,7 +21,7 @@ import scipy  # its sparse matrices are loaded when they are used
 from numpy.typing import NDArray
 
 from dpgep._dispatch import core
-from dpgep._threads import run, thread_count
+from dpgep._threads import even_slices, run, slices, thread_count
 
 # Rows that NumPy turns from columns at a time: few enough for their cache lines to stay in the second-level cache while
 # neighbouring columns fill them, enough to hide the cost of a call.
@@ -124,16 +124,6 @@ def row_dtype(*dtypes: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(np.float32 if np.result_type(np.float32, *dtypes) == np.float32 else np.float64)
 
 
-def slices(n: int, height: int) -> Iterator[slice]:
-    """Cut n rows into slices of this height, the last of what is left."""
-    return (slice(start, min(start + height, n)) for start in range(0, n, height))
-
-
-def even_slices(n: int, count: int) -> list[slice]:
-    """Cut n rows into so many slices of about the same height."""
-    return [slice(n * i // count, n * (i + 1) // count) for i in range(count)]
-
-
 T = TypeVar("T")
 
 Part = Any  # NDArray | Columns | SciPy CSR; all have shape, copy(), and rows by slicing
@@ -197,9 +187,7 @@ class Assembler:
             return scipy.sparse.vstack([scipy.sparse.csr_array(part) for part in dense], format="csr")
         if len(parts[0].shape) == 1:
             return parts[0] if len(parts) == 1 else _joined(parts)
-        if len(parts) == 1 and (
-            kernel_reads(parts[0], with_bytes=True) or (self._apart and isinstance(parts[0], Columns))
-        ):
+        if len(parts) == 1 and (_is_assembled(parts[0]) or (self._apart and isinstance(parts[0], Columns))):
             return parts[0]
         rows = sum(part.shape[0] for part in parts)
         out = self._matrix(rows, parts[0].shape[1], row_dtype(*(part.dtype for part in parts)))
@@ -225,16 +213,10 @@ class Assembler:
         return padded[:, :columns]
 
 
-def kernel_reads(block: Part, *, with_bytes: bool = False) -> bool:
-    """Whether kernels of rows read a matrix as it lies."""
-    return (
-        isinstance(block, np.ndarray)
-        and (block.dtype in (np.float32, np.float64) or (with_bytes and block.dtype == np.uint8))
-        and block.dtype.isnative
-        and block.flags.aligned
-        and (block.strides[1] == block.itemsize or block.shape[1] <= 1)
-        and (block.strides[0] >= block.shape[1] * block.itemsize or block.shape[0] <= 1)
-    )
+def _is_assembled(part: Part) -> bool:
+    """Whether a part is like the array that would be made of it."""
+    is_array = isinstance(part, np.ndarray) and part.dtype == row_dtype(part.dtype) and part.flags.aligned
+    return is_array and part.strides[1] == part.itemsize
 
 
 def _joined(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:

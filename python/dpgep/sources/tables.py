@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from dpgep._checks import quoted
 from dpgep._optional import import_extra
+from dpgep._threads import slices
 from dpgep.sources import kinds
-from dpgep.sources.batches import BATCH_BYTES, Assembler, Part, Pieces, objects, read_ahead, rows_at_a_time, slices
+from dpgep.sources.batches import BATCH_BYTES, Assembler, Part, Pieces, objects, read_ahead, rows_at_a_time
 from dpgep.sources.encoding import Encoding, declared_categories
 from dpgep.sources.names import Key, Names, as_text
 from dpgep.sources.source import Source, Table, messages_withheld, packages_messages_withheld, require_numeric
