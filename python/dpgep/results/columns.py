@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, wraps
 from typing import Any, ClassVar, Concatenate, ParamSpec, TypeAlias, TypeVar
@@ -22,7 +22,7 @@ from dpgep.privacy.ledger import IN_OCTAVES, IN_PLACES, NORMS
 from dpgep.reports.report import PrivacyReport
 from dpgep.results.intervals import warn_of_clipping
 from dpgep.results.solution import warn_of_scales
-from dpgep.sources.names import Names, listed
+from dpgep.sources.names import listed
 
 # Deviations of the noise of a histogram of norms that people must exceed to be seen in it.
 _HIDDEN = 3.0
@@ -85,6 +85,10 @@ class ReleasedColumns:
         return np.tile([np.nan, -np.inf, np.inf], (len(features), 1)) if found is None else found
 
     def _numbers(self, columns: Columns, what: str = "columns") -> NDArray[np.intp]:
+        """The numbers of columns, in their order; the name of a categorical column stands for its indicators.
+
+        Raises ValueError or TypeError for unknown ones, none, or one twice.
+        """
         if not self._noisy.sums.size:
             raise ValueError(f"this release of {self.model.name} has no mean: ask columns of dpgep.release(X, ...)")
         if self.preprocessing is not None and self.preprocessing.mixes_columns:
@@ -92,11 +96,40 @@ class ReleasedColumns:
                 'precondition="full" has mixed the columns of this release, which only answers solve(): release with '
                 'precondition="columns" to ask for columns'
             )
-        return numbers_of(columns, self.model.feature_names, self.model.n_features, self._categories, what)
+        if columns is None:
+            return np.arange(self.model.n_features)
+        given = columns.tolist() if hasattr(columns, "tolist") else columns  # an array, an index or a series of pandas
+        if isinstance(given, (str, bytes)) or not isinstance(given, Sequence):
+            raise TypeError(f"{what} must be a list of names or numbers of columns, got {columns!r}")
+        names, categories, numbers = self.model.feature_names or (), self._categories, list[int]()
+        for column in given:
+            group = categories.get(column) if isinstance(column, str) and column not in names else None
+            found = group or (self._number(column, categories),)
+            twice = next((number for number in found if number in numbers), None)
+            if twice is not None:
+                raise ValueError(f"{what} have {quoted(names[twice] if names else twice)} twice")
+            numbers.extend(found)
+        if not numbers:
+            raise ValueError(f"{what} must have at least one column")
+        return np.array(numbers, dtype=np.intp)
+
+    def _number(self, column: Hashable, others: Iterable[str] = ()) -> int:
+        """The number of one column; ``others``: what else could have been meant."""
+        names, count = self.model.feature_names or (), self.model.n_features
+        number = whole_number(column)
+        if isinstance(column, str):
+            number = names.index(column) if column in names else None
+        if number is None or not 0 <= number < count:
+            meant = did_you_mean(column, (*names, *others))
+            known = listed(names) if names else f"0 to {count - 1}"
+            raise ValueError(f"there is no column {quoted(column)}{meant}: the released columns are {known}")
+        if isinstance(column, str) and names.count(column) > 1:
+            raise ValueError(f"both views have a column {quoted(column)}: give its number")
+        return number
 
     def _regressed(self, y: str | int, on: Columns) -> tuple[int, list[int]]:
         """The numbers of y and of the columns that it is regressed on: all others by default."""
-        target = number_of(y, self.model.feature_names, self.model.n_features)
+        target = self._number(y)
         columns = [j for j in self._numbers(on, "on").tolist() if on is not None or j != target]
         if target in columns:
             raise ValueError(f"column {quoted(y)} cannot be regressed on itself")
@@ -299,45 +332,3 @@ def on_one_thread_of_blas(
             return ask(release, *args, **options)
 
     return answer
-
-
-def numbers_of(
-    columns: Columns,
-    names: Names,
-    n_columns: int,
-    categories: Mapping[str, tuple[int, ...]],
-    what: str = "columns",
-) -> NDArray[np.intp]:
-    """The numbers of columns, in their order; the name of a categorical column stands for its indicators.
-
-    Raises ValueError or TypeError for unknown ones, none, or one twice.
-    """
-    if columns is None:
-        return np.arange(n_columns)
-    given = columns.tolist() if hasattr(columns, "tolist") else columns  # an array, an index or a series of pandas
-    if isinstance(given, (str, bytes)) or not isinstance(given, Sequence):
-        raise TypeError(f"{what} must be a list of names or numbers of columns, got {columns!r}")
-    numbers: list[int] = []
-    for column in given:
-        group = categories.get(column, ()) if isinstance(column, str) and column not in (names or ()) else ()
-        found = group or (number_of(column, names, n_columns, tuple(categories)),)
-        twice = next((number for number in found if number in numbers), None)
-        if twice is not None:
-            raise ValueError(f"{what} have {quoted(names[twice] if names else twice)} twice")
-        numbers.extend(found)
-    if not numbers:
-        raise ValueError(f"{what} must have at least one column")
-    return np.array(numbers, dtype=np.intp)
-
-
-def number_of(column: Hashable, names: Names, n_columns: int, others: Sequence[str] = ()) -> int:
-    """The number of one column; ``others``: what else could have been meant."""
-    number = (names.index(column) if names and column in names else None) if isinstance(column, str) else None
-    number = whole_number(column) if number is None and not isinstance(column, str) else number
-    if number is None or not 0 <= number < n_columns:
-        known = f"0 to {n_columns - 1}" if names is None else listed(names)
-        meant = did_you_mean(column, (*(names or ()), *others))
-        raise ValueError(f"there is no column {quoted(column)}{meant}: the released columns are {known}")
-    if names is not None and isinstance(column, str) and names.count(column) > 1:
-        raise ValueError(f"both views have a column {quoted(column)}: give its number")
-    return number

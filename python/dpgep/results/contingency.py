@@ -40,6 +40,8 @@ OTHER = "(not listed)"
 _BY_CHANCE = 2.0
 # Of variances of indicators, the least and the most over those released that are taken to have been there.
 _RESTORED = 0.5, 2.0
+# What a table of two columns says of their dependence.
+_OF_TEST = "chi_square", "degrees", "p_value", "cramers_v", "noise_share", "least_p_value"
 
 
 def indicators_of(release: ReleasedColumns, column: str) -> NDArray[np.intp]:
@@ -72,18 +74,6 @@ class Variables:
     least: float  # the least share that counts as one: of a person, or as much as the noise of the sums
 
     @classmethod
-    def of_numbers(
-        cls,
-        names: tuple[str, ...],
-        places: NDArray[np.intp],
-        noisy: ReleasedMoments,
-        preprocessing: Preprocessing | None,
-    ) -> Variables:
-        """Columns at these places among the moments, x = location + scale z."""
-        location, scale = (part[places] for part in location_and_scale(preprocessing, len(noisy.second)))
-        return cls(names, places, np.diag(scale), location, total_mean(noisy)[places], np.ones(len(places)), 0.0)
-
-    @classmethod
     def of_category(
         cls,
         column: str,
@@ -94,8 +84,7 @@ class Variables:
     ) -> Variables:
         """The category ``column`` whose indicators have these names and places among the moments."""
         part, mapped = noisy.restricted(places), None if preprocessing is None else preprocessing.restricted(places)
-        units = cls.of_numbers(names, places, noisy, preprocessing)
-        scale, location, mean = np.diagonal(units.forms), units.offsets, units.mean
+        (location, scale), mean = location_and_scale(mapped, len(places)), total_mean(part)
         labels = tuple(name[len(column) + 1 :] for name in names)
         redundant = Redundancy.of_columns((tuple(range(len(places))),), len(places), names, mapped)
         assert redundant is not None
@@ -110,7 +99,7 @@ class Variables:
             forms = forms - np.outer(scale**2, scale) / total
             offsets = location + scale**2 * missing / total
         least = max(1 / noisy.n, noisy.noise.sums * float(scale.max()))
-        restored = units.restored
+        restored = np.ones(len(places))
         if part.clipping is not None:
             known = location * (1 - location) if location.any() else scale * mean * (1 - scale * mean)
             variances = (np.diagonal(part.second) - mean**2) * scale**2
@@ -233,8 +222,6 @@ def crosstab(release: ReleasedColumns, a: str, b: str | None = None, *, level: f
     people = np.clip(shares, 0.0, 1.0) * np.clip(1 - shares, 0.0, 1.0) / noisy.n
     people = np.maximum(people, 1 / noisy.n**2) if noisy.noise.second else people
     half = NormalDist().inv_cdf((1 + level) / 2) * np.sqrt(variances + people)
-    test = (None,) * 6 if b is None else _dependence(found[0], found[1], noisy)
-    chi_square, degrees, p_value, v, of_noise, least = test
     return CrossTable(
         rows=a,
         columns=b,
@@ -245,13 +232,8 @@ def crosstab(release: ReleasedColumns, a: str, b: str | None = None, *, level: f
         high=noisy.n * np.clip(shares + np.hypot(half, above[0]) + above[1], 0.0, 1.0),
         noise_errors=noisy.n * np.sqrt(variances),
         people_errors=noisy.n * np.sqrt(people),
-        chi_square=chi_square,
-        degrees=degrees,
-        p_value=p_value,
-        cramers_v=v,
-        noise_share=of_noise,
-        least_p_value=least,
         level=level,
+        **(dict.fromkeys(_OF_TEST) if b is None else _dependence(found[0], found[1], noisy)),
         **release._known(noisy.n),
     )
 
@@ -303,10 +285,8 @@ def reach_of_shares(category: Variables, noisy: ReleasedMoments) -> tuple[Matrix
     return np.maximum(-moved, 0.0), np.maximum(moved, 0.0)
 
 
-def _dependence(
-    first: Variables, second: Variables, noisy: ReleasedMoments
-) -> tuple[float, int, float, float, float, float]:
-    """Chi-square, degrees of freedom, p-value, Cramer's V, the part of noise, the p-value where clipping did nothing.
+def _dependence(first: Variables, second: Variables, noisy: ReleasedMoments) -> dict[str, Any]:
+    """What a `CrossTable` says of a test of independence.
 
     Y = n^1/2 D_r^-1/2 X D_c^-1/2, X the covariances of indicators, in axes (i, j) of the noise, has the variance
     1 + n v/2 a_i b_j there without dependence: chi-square is the sum of its squares in these units. What clipping may
@@ -327,4 +307,4 @@ def _dependence(
     phi = max(float(((dependence / root) ** 2).sum() - noise.sum()), 0.0)
     v = math.sqrt(phi / max(min(squares.shape), 1))
     of_noise = 1 - degrees / max(degrees + noisy.n * float(noise.sum()), 1.0)
-    return chi_square, degrees, p_value, min(v, 1.0), of_noise, least
+    return dict(zip(_OF_TEST, (chi_square, degrees, p_value, min(v, 1.0), of_noise, least), strict=True))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any, ClassVar
@@ -20,7 +19,7 @@ from dpgep.models.moments import (
     standardization_of,
     total_mean,
 )
-from dpgep.models.preprocessing import Preprocessing
+from dpgep.models.preprocessing import Preprocessing, location_and_scale
 from dpgep.models.redundant import opposites
 from dpgep.results.columns import Answer, Columns, ReleasedColumns, of_unseen, on_one_thread_of_blas
 from dpgep.results.intervals import RowLaw, correlation_intervals, require_law
@@ -246,30 +245,15 @@ def describe(
     require_law(level, rows)
     features = release._numbers(columns)
     noisy, preprocessing = release._judged(features)
-    centre = mean(release, features)
-    low, high = means(noisy, preprocessing, release._row_bound, level, rows).T
+    of_means = mean(release, features), *means(noisy, preprocessing, release._row_bound, level, rows).T
     each = [np.diagonal(part) for part in covariances(noisy, preprocessing, release._row_bound, level, rows)]
-    unbiased = noisy.n / max(noisy.n - 1, 1.0)
-    quartiles = np.stack([release._quantiles(features, share, level) for share in _QUARTILES], axis=1)
     indicators = [j for group in release.model.indicators for j in group]
-    binary = np.isin(features, indicators), _binary_variances(centre, low, high), each
-    deviation, deviation_low, deviation_high = np.sqrt(unbiased * np.maximum(np.where(*binary), 0.0))
-    return Description(
-        names=release._labels_of(features),
-        mean=centre,
-        mean_low=low,
-        mean_high=high,
-        deviation=deviation,
-        deviation_low=deviation_low,
-        deviation_high=deviation_high,
-        quartiles=quartiles[:, :, 0],
-        quartile_low=quartiles[:, :, 1],
-        quartile_high=quartiles[:, :, 2],
-        level=level,
-        unseen=release._unseen,
-        dates=release._dates_of(features),
-        **release._known(noisy.n),
-    )
+    variances = np.where(np.isin(features, indicators), _binary_variances(*of_means), each)
+    deviations = np.sqrt(noisy.n / max(noisy.n - 1, 1.0) * np.maximum(variances, 0.0))
+    quartiles = np.stack([release._quantiles(features, share, level) for share in _QUARTILES], axis=1)
+    estimates: list[Any] = [*of_means, *deviations, *np.moveaxis(quartiles, 2, 0)]  # each with the ends of its interval
+    estimates += [level, release._unseen, release._dates_of(features)]
+    return Description(release._labels_of(features), *estimates, **release._known(noisy.n))
 
 
 def _binary_variances(mean: Matrix, low: Matrix, high: Matrix) -> Matrix:
@@ -278,20 +262,6 @@ def _binary_variances(mean: Matrix, low: Matrix, high: Matrix) -> Matrix:
     value, *others = ends * (1 - ends)
     holds_half = (ends[1] <= 0.5) & (ends[2] >= 0.5)
     return np.stack([value, np.minimum(*others), np.where(holds_half, 0.25, np.maximum(*others))])
-
-
-def covariance_of(released: ReleasedMoments, preprocessing: Preprocessing | None) -> Matrix:
-    """The covariance in the units of the columns, corrected for clipping as in `Preprocessing.eigenvalues`.
-
-    ``released`` are moments of mapped rows.
-    """
-    mean = mean_factor(released)
-    covariance: Matrix = released.second - mean.T @ mean
-    if preprocessing is not None:
-        covariance /= preprocessing.energy_kept
-        if preprocessing.scale is not None:
-            covariance *= preprocessing.scale[:, None] * preprocessing.scale
-    return covariance
 
 
 def correlation_of(released: ReleasedMoments) -> Matrix:
@@ -311,16 +281,16 @@ def correlation_of(released: ReleasedMoments) -> Matrix:
 def covariances(
     released: ReleasedMoments, preprocessing: Preprocessing | None, bound: float, level: float, rows: str
 ) -> tuple[Matrix, Matrix, Matrix]:
-    """The covariance in the units of the columns, and ends of intervals, to first order.
+    """The covariance in the units of the columns, corrected for clipping, and ends of intervals, to first order.
 
     The variance of an entry is that of the noise and that of people: for Gaussian rows (C_ii C_jj + C_ij^2)/n; for any
     rows within the bound b, centred no longer than r = b + |m|, at most r^2 sqrt(C_ii C_jj) (1 + [i = j])/(2 n).
     Where n was released, its noise dn moves an entry by (m_i m_j - C_ij) dn/n.
     """
-    mapped = covariance_of(released, None)
+    mean = mean_factor(released)
+    mapped = released.second - mean.T @ mean
     d, variances = len(mapped), np.maximum(np.diagonal(mapped), 0.0)
     noise = schur_form_variance(released, np.eye(d), np.eye(d), total=1.0, within=0.0)
-    mean = mean_factor(released)
     noise += released.noise.counts**2 * mapped * (mapped - 2 * mean.T @ mean)
     products = np.outer(variances, variances)
     if rows == "gaussian":
@@ -331,13 +301,11 @@ def covariances(
         people = longest**2 * np.sqrt(products) * (1 + np.eye(d)) / (2 * released.n)
     if released.pairs is not None:
         people = people / released.pairs.shares + np.where(released.pairs.shown, 0.0, 4 * products)  # |C_ij|^2 is less
-    values, units = covariance_of(released, preprocessing), np.ones(d)
-    if preprocessing is not None:
-        units = (units if preprocessing.scale is None else preprocessing.scale) / math.sqrt(preprocessing.energy_kept)
     half = NormalDist().inv_cdf((1 + level) / 2) * np.sqrt(noise + people)
     below, above = reach_of_covariance(released, mapped)
-    in_units = units[:, None] * units
-    return values, values - (half + below) * in_units, values + (half + above) * in_units
+    scale = location_and_scale(preprocessing, d)[1]
+    units = np.outer(scale, scale) / (1.0 if preprocessing is None else preprocessing.energy_kept)
+    return mapped * units, (mapped - half - below) * units, (mapped + half + above) * units
 
 
 def reach_of_covariance(released: ReleasedMoments, mapped: Matrix) -> tuple[Matrix, Matrix]:

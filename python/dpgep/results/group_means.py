@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from dpgep._optional import data_frame
 from dpgep._show import html_table, interval_picture, with_intervals
 from dpgep.models.model import Matrix
-from dpgep.models.moments import ReleasedMoments
+from dpgep.models.moments import ReleasedMoments, total_mean
 from dpgep.models.pairwise import require_no_pairs
-from dpgep.models.preprocessing import Preprocessing
+from dpgep.models.preprocessing import Preprocessing, location_and_scale
 from dpgep.results.columns import Answer, Columns, ReleasedColumns, of_hidden, on_one_thread_of_blas
 from dpgep.results.contingency import Variables, indicators_of, joint, reach_of_shares
 from dpgep.results.estimates import reach_of_means
@@ -157,9 +157,10 @@ def means_by(
     require_no_pairs(noisy, "means of groups")
     p = len(numbers)
     names, of_groups = (release._names_of(each) or () for each in (numbers, indicators))
-    columns, places = np.arange(p), np.arange(p, p + len(indicators))
-    groups = Variables.of_category(category, of_groups, places, noisy, preprocessing)
-    variables = Variables.of_numbers(names, columns, noisy, preprocessing)
+    groups = Variables.of_category(category, of_groups, np.arange(p, len(noisy.second)), noisy, preprocessing)
+    location, scale = location_and_scale(preprocessing, len(noisy.second))
+    units = np.diag(scale[:p]), location[:p], total_mean(noisy)[:p], np.ones(p)
+    variables = Variables(names, np.arange(p), *units, least=0.0)
     found = _Groups(variables, groups, noisy, preprocessing, release._row_bound)
     means, differences, half = found.means, found.differences, found.quantile(level)
     noise, people = found.noise, found.people(rows == "bounded")
@@ -172,7 +173,6 @@ def means_by(
     more = np.hypot(half * spread, np.hypot(above[:, :, None], below[:, None]))
     means_below, means_above = found.mean_reach
     unknown = np.where(found.shown, 0.0, np.inf)
-    f, p_values, least, squares, of_noise = found.tests()
     return GroupMeans(
         category=category,
         groups=groups.labels,
@@ -186,14 +186,10 @@ def means_by(
         differences=differences,
         difference_low=differences - less - np.add.outer(unknown, unknown),
         difference_high=differences + more + np.add.outer(unknown, unknown),
-        sum_squares=squares,
         degrees=(len(groups.labels) - 1, found.freedom),
-        f=f,
-        p_values=p_values,
-        noise_share=of_noise,
-        least_p_values=least,
         level=level,
         dates=release._dates_of(numbers),
+        **found.tests(),
         **release._known(noisy.n),
     )
 
@@ -309,8 +305,8 @@ class _Groups:
         of_shares = effects * np.maximum(*reach_of_shares(self.groups, self.noisy))
         return (self.joint[1] + of_shares) / shares, (self.joint[2] + of_shares) / shares
 
-    def tests(self) -> tuple[Matrix, ...]:
-        """F, p-values, these where clipping did nothing, sums of squares between and within, and the parts of noise.
+    def tests(self) -> dict[str, Any]:
+        """What `GroupMeans` say of the analysis of variance.
 
         Cov(x, 1_g)/E(1_g)^1/2 in axes of the noise strays by within/n for people, alike along all, and by the noise.
         What clipping may have done is granted to the hypothesis.
@@ -327,7 +323,10 @@ class _Groups:
             ratios = np.divide(squares, expected, out=np.full_like(squares, np.inf), where=expected > 0)
             tests.append(ratios.mean(axis=1) if degrees else np.full(len(squares), math.nan))
         p_values, least = (fdtrc(max(degrees, 1), self.freedom, f) for f in tests)
-        of_noise = 1 - degrees * self.within / np.maximum(expected.sum(axis=1), np.finfo(float).tiny)
-        between = self.noisy.n * self.between
-        within = self.noisy.n * self.variances - between
-        return tests[0], p_values, least, np.column_stack([between, within]), of_noise
+        return {
+            "sum_squares": self.noisy.n * np.column_stack([self.between, self.variances - self.between]),
+            "f": tests[0],
+            "p_values": p_values,
+            "noise_share": 1 - degrees * self.within / np.maximum(expected.sum(axis=1), np.finfo(float).tiny),
+            "least_p_values": least,
+        }

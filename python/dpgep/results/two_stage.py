@@ -26,7 +26,7 @@ from dpgep.models.clipping import clipping_reach
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, total_mean
 from dpgep.models.pairwise import require_no_pairs
-from dpgep.results.columns import Columns, ReleasedColumns, number_of, on_one_thread_of_blas
+from dpgep.results.columns import Columns, ReleasedColumns, on_one_thread_of_blas
 from dpgep.results.intervals import require_law
 from dpgep.results.least_squares import Regression, inverse_of_noisy, units_of
 from dpgep.results.solution import absent_values
@@ -82,7 +82,7 @@ def instrumental(
     """
     require_law(level, "gaussian")
     names = release.model.feature_names
-    target, numbers, given = number_of(y, names, release.model.n_features), *_sides(release, on, instruments)
+    target, numbers, given = release._number(y), *_sides(release, on, instruments)
     x, w = [j for j in numbers if j not in given], [j for j in numbers if j in given]
     z = [j for j in given if j not in numbers]
     labels = names or tuple(map(str, range(release.model.n_features)))
