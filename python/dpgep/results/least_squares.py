@@ -230,7 +230,7 @@ def regression(
         )
         warn(message, AccuracyWarning)
     variances = np.diagonal(fit.released.second)[columns] - total_mean(fit.released)[columns] ** 2
-    collinear = np.array(columns)[_forms(basis, fit.inverse) * variances > _COLLINEAR]
+    collinear = np.array(columns)[forms(basis, fit.inverse) * variances > _COLLINEAR]
     if len(collinear):
         message = (
             f"{columns_are(collinear, names)} nearly collinear: errors of their coefficients are large, and cancel in "
@@ -244,7 +244,7 @@ def regression(
     return Regression(
         coefficients=theta[1:],
         intercept=float(theta[0] + offset),
-        noise_errors=np.sqrt(np.maximum(_forms(to_units, of_noise), 0.0)),
+        noise_errors=np.sqrt(np.maximum(forms(to_units, of_noise), 0.0)),
         people_errors=np.sqrt(np.maximum(people, 0.0)),
         clipping_reach=reach,
         residual_variance=fit.residual_variance * scale**2,
@@ -319,9 +319,6 @@ class _Fit:
     mean_square: float  # of the residuals; ``variance`` of y
     variance: float
     ridge: float
-    # Var of the noise of an entry above the diagonal of the second moment; ``mean_variation`` of the mean
-    variation: float
-    mean_variation: float
 
     @classmethod
     def of(cls, released: ReleasedMoments, y: int, x: list[int], ridge: float, basis: Matrix, names: Names) -> _Fit:
@@ -332,13 +329,12 @@ class _Fit:
         covariance.flat[:: len(covariance) + 1] += mean_variation
         c_xy, c_yy, m, m_y = basis.T @ covariance[x, y], float(covariance[y, y]), basis.T @ mean[x], float(mean[y])
         penalized = basis.T @ covariance[np.ix_(x, x)] @ basis + ridge * np.eye(basis.shape[1])
-        g, xi = inverse_of_noisy(penalized, m, released, np.array(x), basis, names)
+        g, xi = inverse_of_noisy(penalized, m, released, np.array(x), names, basis)
         b = g @ c_xy
         # c_xy^T G c_xy is too large by E[N_yx G N_xy]
         own = variation * np.trace(g) + mean_variation * (m @ g @ m + m_y**2 * np.trace(g))
         mean_square = max(float(c_yy - b @ c_xy + own - ridge * b @ b), 0.0)
-        alpha = float(m_y - m @ b)
-        return cls(released, m, g, xi, b, alpha, mean_square, c_yy, ridge, variation, mean_variation)
+        return cls(released, m, g, xi, b, float(m_y - m @ b), mean_square, c_yy, ridge)
 
     @property
     def residual_variance(self) -> float:
@@ -361,30 +357,19 @@ class _Fit:
         Q = G E[N w w^T N] G, w = (-b, 1), with b b^T shrunk to 1 - rho of itself, as b is noisy: rho/(1 - rho) =
         tr(G E[N Q N] G)/tr Q.
         """
-        of_people = self.residual_variance / self.released.n * float(np.trace(self._people))
+        noise, of_people = self.released.noise, self.residual_variance / self.released.n * float(np.trace(self._people))
         squared = 1 + float(self.b @ self.b) - of_people
         inflated = self._covariance_of(squared, 1.0)
-        moved = _noise_squared(inflated[1:, 1:], self.variation, self.mean, self.mean_variation)
+        moved = _noise_squared(inflated[1:, 1:], noise.second**2 / 2, self.mean, noise.sums**2)
         spread = self.inverse @ moved @ self.inverse
         total = float(np.trace(inflated[1:, 1:]))
         kept = total / (total + float(np.trace(spread))) if total > 0 else 1.0
         return self._covariance_of(max(squared * kept, 1.0), kept), 1 - kept
 
     def _covariance_of(self, w_squared: float, kept: float) -> Matrix:
-        """Of K^-1 q, K the moments of [1, x] and q = noise of those of [1, x] with y - alpha - x^T b.
-
-        q_0 = e.w and q_x = (Z w)_x - alpha e_x, noise Z of the second moment, e of the mean. |w|^2 is given, other
-        squares of b are ``kept`` in part.
-        """
-        p, counts = len(self.b), self.released.counts.size
-        noise = np.zeros((p + 1, p + 1))
-        noise[0, 0] = self.mean_variation * w_squared
-        noise[0, 0] += kept * counts * (self.alpha * self.released.noise.counts) ** 2
-        noise[0, 1:] = noise[1:, 0] = self.mean_variation * kept * self.alpha * self.b
-        noise[1:, 1:] = self.variation * kept * np.outer(self.b, self.b)
-        noise[1:, 1:] += (self.variation * w_squared + self.mean_variation * kept * self.alpha**2) * np.eye(p)
-        inverse = self._bordered(self.inverse)
-        return np.asarray(inverse @ noise @ inverse)
+        """Of K^-1 q, K the moments of [1, x], q the noise of those with w: |w|^2 is given, other squares ``kept``."""
+        inverse, root = self._bordered(self.inverse), math.sqrt(kept)
+        return np.asarray(inverse @ noise_along(-root * self.b, root * self.alpha, w_squared, self.released) @ inverse)
 
     def people_variances(self, contrasts: Matrix, bound: float | None) -> Matrix:
         """Variances of ``contrasts`` (r, p + 1) of theta that n people leave; upper bounds for a bound on rows.
@@ -393,7 +378,7 @@ class _Fit:
         residual: Gaussian, or independent, E (u.z)^2 E (w.z)^2 + (E u.z w.z)^2, the last zero but for the ridge; else
         the least of three bounds for |z|^2 <= 1 + bound^2.
         """
-        spread = _forms(contrasts, self._bordered(self._people))  # E (u.z)^2
+        spread = forms(contrasts, self._bordered(self._people))  # E (u.z)^2
         scale = 1 / _freedom(self.released.n, len(self.b))
         if bound is None:
             bias = contrasts[:, 1:] @ self.inverse @ (self.ridge * self.b)
@@ -412,29 +397,41 @@ class _Fit:
         return np.block([[np.full((1, 1), 1 + self.mean @ of_mean), -of_mean[None, :]], [-of_mean[:, None], inverse]])
 
 
+def noise_along(form: Matrix, alpha: float, square: float, released: ReleasedMoments) -> Matrix:
+    """(p + 1, p + 1), covariances of the noise of moments of [1, x] with w = ``form`` of x, and others, less its mean.
+
+    e.w, and Z w - alpha e for x, noise Z of the second moment, e of the mean; ``square`` is |w|^2.
+    """
+    noise, variation, of_mean = np.empty((len(form) + 1,) * 2), released.noise.second**2 / 2, released.noise.sums**2
+    noise[0, 0] = of_mean * square + released.counts.size * (alpha * released.noise.counts) ** 2
+    noise[0, 1:] = noise[1:, 0] = -of_mean * alpha * form
+    noise[1:, 1:] = variation * np.outer(form, form) + (variation * square + of_mean * alpha**2) * np.eye(len(form))
+    return noise
+
+
 def inverse_of_noisy(
-    matrix: Matrix, mean: Matrix, released: ReleasedMoments, columns: NDArray[np.intp], basis: Matrix, names: Names
+    matrix: Matrix,
+    mean: Matrix,
+    released: ReleasedMoments,
+    columns: NDArray[np.intp],
+    names: Names,
+    basis: Matrix | None = None,
 ) -> tuple[Matrix, Matrix]:
     """G = (matrix + Xi)^-1 and Xi = E[N G N] for a released covariance, in coordinates along a basis of ``columns``.
 
-    Without noise Xi is 0, and ValueError names columns that are linearly dependent.
+    Without noise Xi is 0, G is found in units of the columns' deviations, and ValueError names dependent columns.
     """
-    variation, mean_variation = released.noise.second**2 / 2, released.noise.sums**2
-    if variation == 0:
-        return _exact_inverse(matrix, columns, basis, names), np.zeros_like(matrix)
-    return _corrected_inverse(matrix, variation, mean, mean_variation)
-
-
-def _exact_inverse(covariance: Matrix, columns: NDArray[np.intp], basis: Matrix, names: Names) -> Matrix:
-    """The inverse, of columns in units of their deviations: they may have any. ValueError names dependent ones."""
-    scale = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
+    if not released.noiseless:
+        return _corrected_inverse(matrix, released.noise.second**2 / 2, mean, released.noise.sums**2)
+    scale = np.sqrt(np.maximum(np.diagonal(matrix), 0.0))
     units = np.outer(*[np.where(scale > 0, scale, 1.0)] * 2)
-    values, vectors = np.linalg.eigh(covariance / units)
+    values, vectors = np.linalg.eigh(matrix / units)
     none = values <= 1e3 * np.finfo(float).eps * len(scale) * values[-1]
-    if not none.any():
-        return np.asarray(scipy.linalg.inv(covariance / units, check_finite=False) / units)
-    subject = columns_are(columns[np.abs(basis @ vectors[:, none]).max(axis=1) > _DEPENDS], names)
-    raise ValueError(f"{subject} linearly dependent, or constant: leave some out, or give a ridge")
+    if none.any():
+        along = vectors[:, none] if basis is None else basis @ vectors[:, none]
+        subject = columns_are(columns[np.abs(along).max(axis=1) > _DEPENDS], names)
+        raise ValueError(f"{subject} linearly dependent, or constant: leave some out, or give a ridge")
+    return np.asarray(scipy.linalg.inv(matrix / units, check_finite=False) / units), np.zeros_like(matrix)
 
 
 def _corrected_inverse(matrix: Matrix, variation: float, mean: Matrix, mean_variation: float) -> tuple[Matrix, Matrix]:
@@ -487,7 +484,8 @@ def _resolvent(matrix: Matrix, variation: float) -> Matrix:
         t += step
 
 
-def _forms(contrasts: Matrix, covariance: Matrix) -> Matrix:
+def forms(contrasts: Matrix, covariance: Matrix) -> Matrix:
+    """(r,), u^T C u for the rows u of ``contrasts``."""
     return np.asarray(np.einsum("ij,jk,ik->i", contrasts, covariance, contrasts, optimize=True))
 
 

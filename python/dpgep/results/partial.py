@@ -70,7 +70,7 @@ def residual_moments(released: ReleasedMoments, n_given: int, columns: NDArray[n
     covariance = released.second - np.outer(mean, mean)
     before, after = mean[:d], mean[d:]
     within = covariance[d:, d:] + of_mean * np.eye(n_given)
-    g, _ = inverse_of_noisy(within, after, released, columns, np.eye(n_given), names)
+    g, _ = inverse_of_noisy(within, after, released, columns, names)
     weights = covariance[:d, d:] @ g
     own = (variation * np.trace(g) + of_mean * (after @ g @ after)) * np.eye(d)
     own += of_mean * np.trace(g) * np.outer(before, before)
@@ -94,7 +94,7 @@ def _partial_correlations(
     """
     d, mean, noise = len(columns), total_mean(released), released.noise
     covariance = released.second - np.outer(mean, mean) + noise.sums**2 * np.eye(d)
-    g, xi = inverse_of_noisy(covariance, mean, released, columns, np.eye(d), names)
+    g, xi = inverse_of_noisy(covariance, mean, released, columns, names)
     if np.trace(g @ xi @ g) > _DROWNED / (1 - _DROWNED) * np.trace(g):
         message = (
             "noise drowns the covariance of the columns: partial correlations are drawn towards zero. Ask about fewer "

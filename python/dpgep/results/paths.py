@@ -206,26 +206,17 @@ def _principal_components(r_xx: Matrix, r_xy: Matrix, steps: Matrix | None, l1_r
 
 
 def _pls(r_xx: Matrix, r_xy: Matrix, steps: Matrix | None, l1_ratio: float) -> tuple[Matrix, Matrix]:
-    """From covariances alone (Dayal and MacGregor 1997)."""
-    w, left = np.zeros((len(r_xy),) * 2), r_xy.copy()
-    rotations: list[Matrix] = []
-    loadings: list[Matrix] = []
-    for k in range(len(r_xy)):
-        w[k] = w[k - 1] if k else 0.0
-        size = float(np.linalg.norm(left))
-        if size <= _ROUNDING:  # nothing of y is left to explain
-            continue
-        rotation = left / size
-        for before, loading in zip(rotations, loadings, strict=True):
-            rotation = rotation - loading @ rotation * before
-        of_scores = r_xx @ rotation
-        variance = float(rotation @ of_scores)
-        rotations.append(rotation)
-        loadings.append(of_scores / variance)
-        explained = float(rotation @ r_xy) / variance
-        left = left - explained * of_scores
-        w[k] += explained * rotation
-    return _of_components(w, steps)
+    """From covariances alone (Dayal and MacGregor 1997): scores of variance 1 that do not go together."""
+    p = len(r_xy)
+    w, rotations, left = np.zeros((p + 1, p)), np.zeros((p, p)), r_xy
+    for k in range(p):
+        w[k + 1] = w[k]
+        if np.linalg.norm(left) > _ROUNDING:  # else nothing of y is left to explain
+            rotation = left - rotations.T @ (rotations @ (r_xx @ left))
+            rotations[k] = rotation / np.sqrt(rotation @ r_xx @ rotation)
+            w[k + 1] += rotations[k] * (rotations[k] @ r_xy)
+            left = r_xy - r_xx @ w[k + 1]
+    return _of_components(w[1:], steps)
 
 
 def _of_components(w: Matrix, steps: Matrix | None) -> tuple[Matrix, Matrix]:

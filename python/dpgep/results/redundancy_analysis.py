@@ -125,7 +125,7 @@ def _explained(
     g = np.asarray(np.linalg.pinv(covariance[p:, p:], rcond=1e-12, hermitian=True), dtype=np.float64)
     xi = np.zeros((q, q))
     if variation:
-        g, xi = inverse_of_noisy(covariance[p:, p:], mean[p:], released, given, np.eye(q), names)
+        g, xi = inverse_of_noisy(covariance[p:, p:], mean[p:], released, given, names)
     own = variation * np.trace(g) + of_mean * (mean[p:] @ g @ mean[p:] + mean[:p] ** 2 * np.trace(g))
 
     def shares(of_xx: Matrix, matrix: Matrix) -> tuple[float, Matrix, Matrix, Matrix]:

@@ -28,7 +28,7 @@ from dpgep.models.moments import ReleasedMoments, total_mean
 from dpgep.models.pairwise import require_no_pairs
 from dpgep.results.columns import Columns, ReleasedColumns, on_one_thread_of_blas
 from dpgep.results.intervals import require_law
-from dpgep.results.least_squares import Regression, inverse_of_noisy, units_of
+from dpgep.results.least_squares import Regression, forms, inverse_of_noisy, noise_along, units_of
 from dpgep.results.solution import absent_values
 from dpgep.sources.names import Names, listed
 
@@ -112,13 +112,12 @@ def instrumental(
     residual = fit.residual
     mean_square, variance = max(float(residual @ fit.covariance @ residual), 0.0), float(fit.covariance[-1, -1])
     freedom, scale = max(noisy.n - p - 1, 1.0), 1.0 if mapped is None or mapped.scale is None else mapped.scale[-1]
-    people = mean_square / freedom * np.einsum("ij,jk,ik->i", to_units, fit.spread, to_units)
-    moved = to_units @ fit.contrasts
-    noise = np.einsum("ij,jk,ik->i", moved, fit.noise(noisy), moved)
+    people = mean_square / freedom * forms(to_units, fit.spread)
+    noise = noise_along(residual, float(fit.theta[0]), float(residual @ residual), noisy)
     return InstrumentalRegression(
         coefficients=theta[1:],
         intercept=float(theta[0] + offset),
-        noise_errors=np.sqrt(np.maximum(noise, 0.0)),
+        noise_errors=np.sqrt(np.maximum(forms(to_units @ fit.contrasts, noise), 0.0)),
         people_errors=np.sqrt(np.maximum(people, 0.0)),
         clipping_reach=reach,
         residual_variance=mean_square * noisy.n / freedom * scale**2,
@@ -236,20 +235,6 @@ class _TwoStages:
         moved = np.column_stack([-moved @ self.mean, moved])
         return np.vstack([np.eye(1, d + 1) - self.mean[:p] @ moved, moved])
 
-    def noise(self, noisy: ReleasedMoments) -> Matrix:
-        """(d + 1, d + 1), the covariance of the noise of moments of 1 and of all columns with the residual w.
-
-        e.w and Z w - alpha e, for noise Z of the second moment, e of the mean, and alpha = E w.
-        """
-        w, noise = self.residual, noisy.noise
-        alpha, square, of_means = float(self.mean @ w), float(w @ w), noise.sums**2
-        found = np.zeros((len(w) + 1,) * 2)
-        found[0, 0] = of_means * square + noisy.counts.size * (alpha * noise.counts) ** 2
-        found[0, 1:] = found[1:, 0] = -of_means * alpha * w
-        found[1:, 1:] = noise.second**2 / 2 * (square * np.eye(len(w)) + np.outer(w, w))
-        found[1:, 1:] += of_means * alpha**2 * np.eye(len(w))
-        return found
-
     def first_stage_f(self, n: float) -> float:
         """The least eigenvalue of T_xx in units of what people and noise add where instruments explain nothing."""
         k, q = self.k, len(self.along)
@@ -273,7 +258,7 @@ def _fitted(
 
     def inverse(part: slice) -> tuple[Matrix, Matrix]:
         q, m = features[part], mean[part]
-        return inverse_of_noisy(covariance[part, part], m, noisy, q, np.eye(len(q)), names) if len(q) else (none, none)
+        return inverse_of_noisy(covariance[part, part], m, noisy, q, names) if len(q) else (none, none)
 
     (of_given, xi), (of_others, xi_others) = inverse(given), inverse(others)
     fit, zero = _TwoStages.of(covariance, of_given, of_others, noisy, k, p), np.zeros(p + 1)
