@@ -12,7 +12,7 @@ for known: angles would be too small, and of two that are close by chance the la
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -136,7 +136,7 @@ def bootstrap_intervals(
     if clipping is not None:
         clipping = replace(clipping, doubt=1.0) if rows == "bounded" else clipping
         noisy = replace(noisy, released=replace(noisy.released, n=noisy.released.n / clipping.people))
-    values = solved(replace(noisy, released=_copy(noisy.released)).pair(), regularization).values
+    values = whole_system(noisy, regularization).values
     truth = noisy.plausible_truth(max(_WHOLE, k + _WHOLE // 2))
     scales = truth.pair().b
     if scales is not None and regularization > _DROWNED * float(np.trace(scales)) / len(scales):
@@ -152,8 +152,7 @@ def bootstrap_intervals(
     kept = min(len(truth.numbers) if whole else max(found, 1), len(world.right.values))
     merged = _merged(values, truth.numbers) if whole else values[: len(world.right.values)]
     mixing = world.mixing()
-    pivot = _Repelled(mixing) if whole else _Scaled()
-    estimates = pivot.estimates(merged, world, kept)
+    estimates = before_noise(merged, mixing) if whole else world.matched(merged[:kept])
     deviations = np.sqrt(np.diagonal(mixing))[:kept]
     shaken = np.where(np.arange(kept) < found, deviations, 0.0)
     centre = estimates
@@ -163,24 +162,31 @@ def bootstrap_intervals(
     generator = np.random.default_rng(_SEED)
     errors, angles = np.zeros((n_draws, kept)), np.full((n_draws, k), 90.0)
     strays = np.zeros((n_draws, kept))
-    m = min(k, kept)
-    loadings = None
-    if components is not None and truth.basis is not None:
-        loadings = _Loadings(components, world, truth.basis, min(found, m))
+    m, leading = min(k, kept), list[Matrix]()
+
+    def strayed_by(drawn: Matrix, wanted: Matrix) -> Matrix:
+        """Differences of eigenvalues of a covariance, their repulsion undone; of a pair, ridge and noise scale them."""
+        if whole:
+            return before_noise(drawn, mixing) - wanted
+        return np.asarray(drawn[: len(wanted)] / np.maximum(wanted, 1e-3 * max(float(drawn[0]), 1e-300)))
+
+    def undone(errors: Matrix) -> Matrix:
+        return np.asarray(estimates[:m] - errors if whole else merged[:m] / np.maximum(errors, 1e-300))
+
     for draw in range(n_draws):
         wanted = world.possible(np.sort(centre + shaken * generator.standard_normal(kept))[::-1])
         system = world.drawn(wanted, generator)
         drawn = _padded(system.values, len(merged))
-        errors[draw], strays[draw] = pivot.errors(drawn, wanted), drawn[:kept] - wanted
-        angles[draw, :m] = world.angles(system, m)
-        if loadings is not None:
-            loadings.add(system)
+        errors[draw], strays[draw] = strayed_by(drawn, wanted), drawn[:kept] - wanted
+        leading.append(system.vectors[:, :m])
+        left = leading[-1].shape[1]  # noise may leave B fewer directions
+        angles[draw, :left] = degrees(leading[-1], world.right.vectors[:, :left], world.b)
     low, estimate, high = np.zeros(k), np.zeros(k), np.zeros(k)
     ordered, tail = np.sort(errors, axis=0)[:, :m], max(int((n_draws + 1) * (1 - level) / 2), 1)
-    centred = pivot.undone(estimates, merged, ordered.mean(axis=0))
+    centred = undone(ordered.mean(axis=0))
     reach = deviations[:m] * float(scipy.special.ndtri((1 + level) / 2))
-    low[:m] = np.minimum(pivot.undone(estimates, merged, ordered[n_draws - tail]), centred - reach)
-    high[:m] = np.maximum(pivot.undone(estimates, merged, ordered[tail - 1]), centred + reach)
+    low[:m] = np.minimum(undone(ordered[n_draws - tail]), centred - reach)
+    high[:m] = np.maximum(undone(ordered[tail - 1]), centred + reach)
     if whole:
         estimate[:m] = merged[:m] - _share_taken_back(strays, errors) * (merged - estimates)[:m]
     else:  # of a component that is found, a correction within its error would add more than it takes away
@@ -203,8 +209,10 @@ def bootstrap_intervals(
     estimate = np.clip(estimate, low, high)
     limits = model.traits.least_eigenvalue, model.traits.largest_eigenvalue
     ends = np.clip(np.column_stack([low, high]), *limits)
-    of_loadings = None if loadings is None else loadings.intervals(tail)
-    return Intervals(level, rows, np.clip(estimate, *limits), ends, turned, lost, of_loadings)
+    loadings = None
+    if components is not None and truth.basis is not None:
+        loadings = _loadings(components, truth, world.right.vectors[:, : min(found, m)], leading, tail)
+    return Intervals(level, rows, np.clip(estimate, *limits), ends, turned, lost, loadings)
 
 
 def correlation_intervals(
@@ -315,7 +323,7 @@ def warn_of_clipping(released: ReleasedMoments, names: Names, *, sizes: bool, he
 def _moved(noisy: MomentsPencil, clipping: Clipping, regularization: float, k: int) -> tuple[Matrix, Matrix, Matrix]:
     """By how much eigenvalues may be less and more for what clipping did, and solutions turned (degrees), (k,) each."""
     released, mean = noisy.released, mean_factor(noisy.released)
-    pair = replace(noisy, released=_copy(released)).pair()
+    pair = _pair_of(noisy)
     base = solved(pair, regularization)
     values, vectors = base.values[:k], base.vectors[:, :k]
 
@@ -369,16 +377,20 @@ class _World:
         right, b = solved(truth.pair(), 0.0), truth.pair().b
         return cls(truth, people, regularization, right, b)
 
-    @property
-    def duals(self) -> Matrix:
-        duals: Matrix = self.truth.before.duals(self.right.vectors)
-        return duals
-
     def possible(self, eigenvalues: Matrix) -> Matrix:
         """The nearest eigenvalues that a truth can have."""
-        limit = self.truth.before.model.traits.largest_eigenvalue
-        least = self.truth.before.model.traits.least_eigenvalue
-        return np.clip(eigenvalues, least, limit if math.isinf(limit) else limit * (1 - 1e-9))
+        traits = self.truth.before.model.traits
+        return np.clip(eigenvalues, traits.least_eigenvalue, traits.largest_eigenvalue * (1 - 1e-9))
+
+    def matched(self, values: Matrix) -> Matrix:
+        """Eigenvalues of a truth of which releases have these on average."""
+        wanted = self.possible(values)
+        for _ in range(_ROUNDS):
+            generator = np.random.default_rng(_SEED)
+            systems = [self.drawn(wanted, generator) for _ in range(_ROUND_DRAWS)]
+            mean = np.mean([_padded(system.values, len(values)) for system in systems], axis=0)
+            wanted = np.sort(self.possible(wanted * np.clip(values / np.maximum(mean, 1e-300), 0.1, 10)))[::-1]
+        return wanted
 
     def drawn(self, eigenvalues: Matrix, generator: np.random.Generator) -> Eigensystem:
         """Solutions of one more release of people from the truth with these leading eigenvalues."""
@@ -411,87 +423,28 @@ class _World:
         variances = np.maximum(squares - total**2 / _MIXING_DRAWS, 0.0) / (_MIXING_DRAWS - 1)
         return np.asarray(np.sqrt(variances * variances.T))
 
-    def angles(self, system: Eigensystem, m: int) -> Matrix:
-        """(m,) degrees between leading solutions and the right ones, in the norm of B of the truth."""
-        angles = np.full(m, 90.0)
-        m = min(m, len(system.values))
-        angles[:m] = degrees(system.vectors[:, :m], self.right.vectors[:, :m], self.b)
-        return angles
 
-
-class _Loadings:
-    """How far the leading components of draws stray from those of a truth, feature by feature.
+def _loadings(components: Matrix, truth: PlausibleMoments, right: Matrix, drawn: Sequence[Matrix], tail: int) -> Matrix:
+    """(K, d, 2): loadings less quantiles of how far leading vectors of draws stray from the ``right`` ones.
 
     A direction that stands for several of the basis is spread over them at random: of theirs, its share is known alone.
     """
+    assert truth.basis is not None
+    numbers, basis, generator = truth.numbers.astype(int), truth.basis, np.random.default_rng(_SEED)
+    right = right[:, : int(np.argmax(np.append(numbers, 2) > 1))]  # these stand for themselves
+    first, m = np.append(0, np.cumsum(numbers)[:-1]), right.shape[1]
 
-    def __init__(self, components: Matrix, world: _World, basis: Matrix, found: int) -> None:
-        self._components = components
-        self._numbers, self._basis = world.truth.numbers.astype(int), basis
-        self._generator = np.random.default_rng(_SEED)
-        whole = int(np.argmax(np.append(self._numbers, 2) > 1))  # those before stand for themselves
-        self._right = world.right.vectors[:, : min(found, whole)]
-        self._strays: list[Matrix] = []
+    def along_basis(vectors: Matrix) -> Matrix:
+        shares = generator.standard_normal(len(basis.T))
+        shares /= np.repeat(np.sqrt(np.add.reduceat(shares**2, first)), numbers)
+        shares[np.repeat(numbers == 1, numbers)] = 1.0
+        return np.asarray(basis @ (np.repeat(vectors, numbers, axis=0) * shares[:, None]))
 
-    def add(self, system: Eigensystem) -> None:
-        """The components of one more draw."""
-        drawn = system.vectors[:, : self._right.shape[1]]
-        self._strays.append(self._basis @ self._spread(drawn * _signs(drawn, self._right) - self._right))
-
-    def intervals(self, tail: int) -> Matrix:
-        """(K, d, 2): the released loadings less quantiles of how far draws stray."""
-        components = self._components
-        ends, m = np.tile([-1.0, 1.0], (*components.shape, 1)), self._right.shape[1]
-        signs = _signs(self._basis @ self._spread(self._right), components[:m].T)
-        ordered = np.sort(np.array(self._strays) * signs, axis=0)
-        ends[:m, :, 0] = components[:m] - ordered[-tail].T
-        ends[:m, :, 1] = components[:m] - ordered[tail - 1].T
-        return np.asarray(np.clip(ends, -1.0, 1.0))
-
-    def _spread(self, vectors: Matrix) -> Matrix:
-        """Vectors along the whole basis."""
-        shares = self._generator.standard_normal(len(self._basis.T))
-        first = np.append(0, np.cumsum(self._numbers)[:-1])
-        shares /= np.repeat(np.sqrt(np.add.reduceat(shares**2, first)), self._numbers)
-        shares[np.repeat(self._numbers == 1, self._numbers)] = 1.0
-        return np.repeat(vectors, self._numbers, axis=0) * shares[:, None]
-
-
-@dataclass(frozen=True, eq=False)
-class _Repelled:
-    """Eigenvalues of a covariance: their repulsion is undone, and what is left over is an error to be subtracted."""
-
-    mixing: Matrix
-
-    def estimates(self, values: Matrix, world: _World, kept: int) -> Matrix:
-        return before_noise(values, self.mixing)
-
-    def errors(self, drawn: Matrix, wanted: Matrix) -> Matrix:
-        return before_noise(drawn, self.mixing) - wanted
-
-    def undone(self, estimates: Matrix, values: Matrix, errors: Matrix) -> Matrix:
-        return estimates[: len(errors)] - errors
-
-
-@dataclass(frozen=True, eq=False)
-class _Scaled:
-    """Eigenvalues of a pair that a ridge and the noise of B scale: errors are ratios."""
-
-    def estimates(self, values: Matrix, world: _World, kept: int) -> Matrix:
-        """Eigenvalues of a truth of which releases have the mean that was released."""
-        wanted = world.possible(values[:kept])
-        for _ in range(_ROUNDS):
-            generator = np.random.default_rng(_SEED)
-            systems = [world.drawn(wanted, generator) for _ in range(_ROUND_DRAWS)]
-            mean = np.mean([_padded(system.values, kept) for system in systems], axis=0)
-            wanted = np.sort(world.possible(wanted * np.clip(values[:kept] / np.maximum(mean, 1e-300), 0.1, 10)))[::-1]
-        return wanted
-
-    def errors(self, drawn: Matrix, wanted: Matrix) -> Matrix:
-        return np.asarray(drawn[: len(wanted)] / np.maximum(wanted, 1e-3 * max(float(drawn[0]), 1e-300)))
-
-    def undone(self, estimates: Matrix, values: Matrix, errors: Matrix) -> Matrix:
-        return np.asarray(values[: len(errors)] / np.maximum(errors, 1e-300))
+    strays = [along_basis(each[:, :m] * _signs(each[:, :m], right) - right) for each in drawn]
+    ordered = np.sort(np.array(strays) * _signs(along_basis(right), components[:m].T), axis=0)
+    ends = np.tile([-1.0, 1.0], (*components.shape, 1))
+    ends[:m, :, 0], ends[:m, :, 1] = components[:m] - ordered[-tail].T, components[:m] - ordered[tail - 1].T
+    return np.asarray(np.clip(ends, -1.0, 1.0))
 
 
 def _signs(vectors: Matrix, others: Matrix) -> Matrix:
@@ -586,5 +539,11 @@ def _padded(values: Matrix, count: int) -> Matrix:
     return np.append(values[:count], np.zeros(max(count - len(values), 0)))
 
 
-def _copy(released: ReleasedMoments) -> ReleasedMoments:
-    return replace(released, second=released.second.copy())
+def whole_system(noisy: MomentsPencil, regularization: float) -> Eigensystem:
+    """All solutions of a released pair, which stays as it is."""
+    return solved(_pair_of(noisy), regularization)
+
+
+def _pair_of(noisy: MomentsPencil) -> MatrixPencil:
+    """A pair of its own, which may be overwritten."""
+    return replace(noisy, released=replace(noisy.released, second=noisy.released.second.copy())).pair()

@@ -26,7 +26,7 @@ from dpgep.models.preprocessing import Preprocessing, location_and_scale, takes_
 from dpgep.models.redundant import Redundancy, reduced
 from dpgep.models.row_model import MomentsPencil, RowModel, in_units, names_of_views, view_labels
 from dpgep.reports.report import PrivacyReport
-from dpgep.results.intervals import Intervals, RowLaw, bootstrap_intervals, require_law, solved, warn_of_clipping
+from dpgep.results.intervals import Intervals, RowLaw, bootstrap_intervals, require_law, warn_of_clipping, whole_system
 from dpgep.serialization import NOT_STORED, Format, Target, save
 from dpgep.sources import Scan, Selection
 from dpgep.sources.kinds import is_dask_frame, is_table
@@ -185,8 +185,7 @@ class Solution:
         if not self._is_kept and (any(lost) or self.n_components == found):
             return found
         noisy, _ = self._small_pencil("more than the components asked for, all of which stand out,")
-        copied = replace(noisy, released=replace(noisy.released, second=noisy.released.second.copy()))
-        system = solved(copied.pair(), self.diagnostics.regularization)
+        system = whole_system(noisy, self.diagnostics.regularization)
         return judged_components(noisy, system, min(found, noisy.model.max_components), people=True)[0].count(False)
 
     def _small_pencil(self, what: str, *, whole: bool = False) -> tuple[MomentsPencil, Preprocessing | None]:
