@@ -82,6 +82,28 @@ def require_flag(name: str, value: Any) -> None:
         raise TypeError(f"{name} must be True or False, got {value!r}")
 
 
+def is_real(dtype: np.dtype[Any]) -> bool:
+    return dtype.kind in "fiub"
+
+
+def check_real(dtype: np.dtype[Any], what: str) -> None:
+    if dtype.kind == "c":
+        raise TypeError(f"{what} is complex ({dtype}): pass real and imaginary parts as columns")
+    if not is_real(dtype):
+        found = shown(dtype)
+        raise TypeError(f"{what} must hold real numbers, got dtype {found}: convert it, by .astype(float), or omit it")
+
+
+def check_not_masked(values: Any, what: str) -> None:
+    if isinstance(values, np.ma.MaskedArray):
+        raise TypeError(f"{what} is a masked array: fill or drop the masked entries first, e.g. by .filled(0.0)")
+
+
+def shown(dtype: np.dtype[Any]) -> str:
+    """A dtype in a message; of text, without the length of the longest, which is somebody's."""
+    return dtype.type.__name__ if dtype.kind in "US" else str(dtype)
+
+
 # Types of fields that `check_fields` checks.
 Bytes: TypeAlias = Annotated[int, lambda name, value: require_count(f"{name} (in bytes)", value)]
 Count: TypeAlias = Annotated[int, require_count]

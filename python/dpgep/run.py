@@ -322,8 +322,7 @@ def solve(
     forms = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
     run = Run.paid_by(problem, budget=budget, share=share, accounting=accounting, seed=seed, **forms)
     with use_threads(n_threads), run.reserved():
-        scaled = chosen.scales_columns(settings, public)
-        curator = run.curator(Curator, mixed=not settings.on_columns(), scaled=scaled)
+        curator = run.curator(Curator, **chosen.admits(settings, public))
         result = chosen.run(curator, k, settings)
     name = result.method or method
     kept = result.moments if name == "release" else None

@@ -19,6 +19,7 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
+from dpgep._checks import check_not_masked
 from dpgep._optional import import_extra
 from dpgep._threads import one_thread_per_task
 from dpgep.data.checksum import PassChecksum, PassComparison, combined
@@ -37,7 +38,6 @@ from dpgep.data.people import (
 )
 from dpgep.data.rows import Batch, S, Sums, add_weighted
 from dpgep.sources import Scan, Selection, scan
-from dpgep.sources.batches import check_not_masked
 from dpgep.sources.encoding import Categories
 from dpgep.sources.kinds import is_dask_collection
 from dpgep.sources.names import Key, Names, as_text, check_same

@@ -15,13 +15,13 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgep._checks import require_count, require_people
+from dpgep._checks import check_not_masked, check_real, require_count, require_people
 from dpgep.data.rows import NO_GROUP
 from dpgep.errors import PrivacyWarning, warn
 from dpgep.models.preprocessing import AutoPreprocessing, Preprocessing
 from dpgep.models.row_model import RowModel, input_names, names_of_views
 from dpgep.sources import BOOLEANS, Scan, Selection, as_selection, as_vector_of_values, declared_values, is_source
-from dpgep.sources.batches import Columns, check_not_masked, check_real, objects
+from dpgep.sources.batches import Columns, objects
 from dpgep.sources.encoding import (
     Categories,
     Encoding,
@@ -138,13 +138,13 @@ def as_matrix(values: Any, name: str) -> Any:
 
     In tables, categorical columns become indicators; SciPy's sparse matrices become CSR.
     """
-    check_not_masked(values, name)
-    array = np.asarray(values) if isinstance(values, np.ndarray) else _as_array(values)
+    array = values if type(values) is np.ndarray else _as_array(values, name)
     check_matrix(array, name)
     return array
 
 
-def _as_array(values: Any) -> Any:
+def _as_array(values: Any, name: str) -> Any:
+    check_not_masked(values, name)
     if isinstance(values, Columns):
         return values
     if is_table(values):

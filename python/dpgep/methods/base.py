@@ -482,6 +482,10 @@ class Method:
         """Whether the columns of a model that depends on scales may be divided by scales of their own."""
         return self.in_units and options.in_units(public.model.n_features)
 
+    def admits(self, options: Options, public: PublicSide) -> dict[str, bool]:
+        """Whether preprocessing that is bought for it may have ``mixed`` the columns, and ``scaled`` them."""
+        return {"mixed": not options.on_columns(), "scaled": self.scales_columns(options, public)}
+
     def checked(self, options: dict[str, Any], public: PublicSide, n_components: Any) -> tuple[Any, int]:
         """Its options, and K. Raises ValueError where a problem does not serve, and TypeError for options that it does
         not take. Nothing was released.

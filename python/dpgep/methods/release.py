@@ -111,11 +111,11 @@ def with_clipping_bias(
     exact = preprocessing.variance_error is None or not (np.any(preprocessing.variance_error) or clipped.noise.second)
     if preprocessing.energy_kept == 1 and exact:  # without noise nothing is clipped: it is holes that lessen variances
         return result
-    noisy, support = replace(noisy, released=paired(result.moments)), getattr(found, "support", None)
+    moments, support = result.moments, getattr(found, "support", None)
 
     def turn() -> tuple[Matrix, float]:
-        shown = preprocessing.shown_by(clipped)
-        return turn_by_clipping(noisy, paired(clipped), shown, found.regularization, len(found.lost), support)
+        pencil, shown = replace(noisy, released=paired(moments)), preprocessing.shown_by(clipped)
+        return turn_by_clipping(pencil, paired(clipped), shown, found.regularization, len(found.lost), support)
 
     return replace(
         result.described(accuracy=found.accuracy.biased(turn)),
@@ -349,17 +349,17 @@ def _perturbed(
     dimensions: int,
 ) -> Accuracy:
     """Accuracy by the noise in the eigenbasis of the released pair; nothing there is biased but by the noise."""
-    p = eigen.rows_needed(len(lost), len(system.values))
-    variances = partial(_variances, noisy, pair.noise_level, system, p)
+    variances = partial(_variances, noisy, pair.noise_level, system, len(lost))
     if len(pair.a) > MOST_FEATURES:  # they are found now, so that no d x d matrix is kept for them
         simulate = partial(eigen.expected_accuracy, system.values, variances(), lost, dimensions)
         return Accuracy.deferred(simulate, lost, edge)
     return Accuracy.deferred(lambda: eigen.expected_accuracy(system.values, variances(), lost, dimensions), lost, edge)
 
 
-def _variances(noisy: NoisyPencil, noise_level: float, system: Eigensystem, p: int) -> Matrix:
-    """(p, r), those of the noise in the entries between the p leading solutions and all r."""
+def _variances(noisy: NoisyPencil, noise_level: float, system: Eigensystem, k: int) -> Matrix:
+    """(p, r), those of the noise in the entries between the p leading solutions that k of them need and all r."""
     r = len(system.values)
+    p = eigen.rows_needed(k, r)
     leading, values = system.vectors[:, :p], system.values[:p]
     if system.vectors.shape[1] == r:
         variances = noisy.error_variances(system.vectors, leading, values)

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import scipy  # its sparse matrices are loaded when they are used
 
+from dpgep._checks import check_not_masked, check_real, is_real, shown
 from dpgep._threads import slices
 from dpgep.sources import kinds
-from dpgep.sources.batches import Part, Pieces, check_not_masked, check_real, is_real, objects, rows_at_a_time, shown
+from dpgep.sources.batches import Part, Pieces, objects, rows_at_a_time
 from dpgep.sources.encoding import Declared, declared_values
 from dpgep.sources.names import Key, Names, check_names, one_of
 from dpgep.sources.source import Source, Table
