@@ -264,12 +264,7 @@ class NightLog:
         return core.NoiseStream(drawn[:32], transcript=watched_draws())
 
     def add(
-        self,
-        label: str,
-        people: int,
-        ids: Sequence[Digests],
-        published: NDArray[np.float64],
-        noise: NDArray[np.int64],
+        self, label: str, people: int, ids: Sequence[Digests], published: NDArray[np.float64], noise: NDArray[np.int64]
     ) -> None:
         """Add a night after all others, with the noise of everything up to it, for whose sums `stream` was asked."""
         start, number, name = self._end(), len(self.nights) + 1, label.encode()

@@ -18,16 +18,7 @@ from numpy.typing import NDArray
 import dpgep
 from dpgep._optional import import_extra
 from dpgep.cli.budget import Paying, add_budget
-from dpgep.cli.command import (
-    Commands,
-    Output,
-    UsageError,
-    add_output,
-    saved,
-    say,
-    usage,
-    written,
-)
+from dpgep.cli.command import Commands, Output, UsageError, add_output, saved, say, usage, written
 from dpgep.cli.data import Data
 from dpgep.cli.fit import add_running, bought, inputs_of, labels_of
 from dpgep.cli.options import add_options, positive, words
