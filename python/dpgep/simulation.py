@@ -13,7 +13,7 @@ moments of m people its mean is a bias, v/m of which is chance, and of n people 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
@@ -232,14 +232,13 @@ class Simulation:
         """Errors of n people with this budget."""
         mu *= Factor(KEPT).mu_of_sums(self.nights) if self.nights > 1 else 1.0
         releases = self._releases(n, mu)
-        parts = [self._part(release, n, number) for number, release in enumerate(releases)]
-        levels, of_sample, of_population = (np.concatenate(each) for each in zip(*parts, strict=True))
+        shown = [each for number, release in enumerate(releases) for each in self._shown_by(release, n, number)]
+        levels, *errors = (np.array(each) for each in zip(*shown, strict=True))
         share = 1.0 if math.isinf(mu) else min(float(np.mean([each.mu for each in releases])) ** 2 / mu**2, 1.0)
         bound = float(np.median([each.mapped.bound for each in releases]))
-        errors = PlannedErrors.over(of_sample), PlannedErrors.over(of_population)
-        return Outcome(bound, share, float(levels.mean()), *errors)
+        return Outcome(bound, share, float(levels.mean()), *map(PlannedErrors.over, errors))
 
-    def _part(self, release: _Release, n: int, number: int) -> tuple[Matrix, Matrix, Matrix]:
+    def _shown_by(self, release: _Release, n: int, number: int) -> Iterator[tuple[float, Matrix, Matrix]]:
         """Of each draw, the noise level, and errors beside the sample and the population."""
         model, k, noise, bound = self.model, self.n_components, NO_NOISE, release.mapped.bound
         facts = PublicFacts(self.adjacency, bound, n if self.adjacency == "replace-one" else None)
@@ -250,7 +249,7 @@ class Simulation:
         clipping = np.zeros(1 + k)
         if isinstance(self.bound, AutoPreprocessing):  # else it clips people at epsilon = infinity as well
             clipping = release.bias + release.chance * min(self._n_drawn / n, 1.0)
-        shown, multiple = [], 0.0
+        multiple = 0.0
         for index, draw in enumerate(release.draws):
             sums = moments_of_more(draw.clipped, release.mean, n, len(release.draws), self._n_drawn)
             moments = self._noisy(sums, noise, facts, np.random.default_rng([2, number, index]))
@@ -260,11 +259,8 @@ class Simulation:
                 multiple = released_ridge(noisy, k, level, None, sparse=False)[0] / level
             found, noise_level = _directions(noisy, k, multiple * level)
             target = _Target.of(self._pencil(sums, release.mapped), k)
-            sample, of_all = target.errors(found), population.errors(found)
-            sample, of_all = sample + clipping, of_all + release.bias
-            shown.append((np.array([noise_level]), np.minimum(sample, most), np.minimum(of_all, most)))
-        levels, of_sample, of_population = (np.array(each) for each in zip(*shown, strict=True))
-        return levels, of_sample, of_population
+            sample, of_all = target.errors(found) + clipping, population.errors(found) + release.bias
+            yield noise_level, np.minimum(sample, most), np.minimum(of_all, most)
 
     @property
     def _n_drawn(self) -> int:
@@ -327,18 +323,15 @@ class Simulation:
     def _draw(self, data: tuple[Any, ...], bound: float | Preprocessing) -> _Draw:
         rows = np.hstack(data[: len(self.model.views)])
         whole: float | Preprocessing
-        if not isinstance(bound, Preprocessing):
+        if isinstance(bound, Preprocessing):
+            rows = rows if bound.location is None else rows - bound.location
+            rows = rows if bound.scale is None else rows / bound.scale
+            largest = max(float(np.abs(rows).max()) * _ROOM, bound.largest)
+            longest = largest * math.sqrt(self.model.n_features) * _ROOM
+            longest *= 1.0 if bound.linear is None else float(np.linalg.norm(bound.linear, 2))
+            whole = replace(bound, bound=longest, largest=largest)
+        else:
             whole = max(float(np.linalg.norm(rows, axis=1).max()) * _ROOM, bound)
-            return _Draw(*(exact_moments(self.problem(data, each)) for each in (bound, whole)))
-        if bound.location is not None:
-            rows = rows - bound.location
-        if bound.scale is not None:
-            rows = rows / bound.scale
-        largest = max(float(np.abs(rows).max()) * _ROOM, bound.largest)
-        longest = largest * math.sqrt(self.model.n_features) * _ROOM
-        if bound.linear is not None:
-            longest *= float(np.linalg.norm(bound.linear, 2))
-        whole = replace(bound, bound=longest, largest=largest)
         return _Draw(*(exact_moments(self.problem(data, each)) for each in (bound, whole)))
 
     def problem(self, data: tuple[Any, ...], bound: float | AutoPreprocessing | Preprocessing) -> MomentProblem:
@@ -443,20 +436,22 @@ def model_named(
     """The model of a name, centred, with a group for each of ``shares``."""
     require_one_of("model", name, PLANNED)
     kind: Any = MODELS[name]
+    found: RowModel
     if issubclass(kind, ViewsModel):
         if not isinstance(d, Sequence):
             raise ValueError(f"the {'two ' * (name != 'multiset-cca')}views of {name!r} need d=(d_x, d_y), got {d!r}")
-        found: RowModel = kind(tuple(require_count(f"d[{i}]", size) for i, size in enumerate(d)), center=True)
+        found = kind(tuple(require_count(f"d[{i}]", size) for i, size in enumerate(d)), center=True)
         return found
     features = require_count("d", d)
     if kind is FdaModel:
         n_classes = (1 if spectrum is None else np.size(spectrum)) + 1 if shares is None else len(shares)
-        return FdaModel(features, classes=tuple(range(n_classes)))
-    if kind is SirModel:
+        found = FdaModel(features, classes=tuple(range(n_classes)))
+    elif kind is SirModel:
         n_slices = 10 if shares is None else len(shares)
-        return SirModel(features, interior_edges=tuple(float(edge) for edge in range(1, n_slices)))
-    centred: RowModel = kind(features, center=True)
-    return centred
+        found = SirModel(features, interior_edges=tuple(map(float, range(1, n_slices))))
+    else:
+        found = kind(features, center=True)
+    return found
 
 
 def largest_eigenvalue(model: RowModel, deviation: float) -> float:
@@ -503,16 +498,14 @@ def correlation_of(model: RowModel, correlation: ArrayLike) -> Matrix:
     if not model.traits.standardized and model.traits.b is None:
         raise ValueError(f"correlation is of standardized columns, views, classes or slices: {model.name} has none")
     d, array = model.n_features, np.asarray(correlation, dtype=float)
-    views = model.views
     if array.ndim == 0:
         if not -1 < array < 1:
             raise ValueError(f"the correlation of neighbours must be between -1 and 1, got {array:g}")
-        places = np.arange(d)
-        array = array ** np.abs(places[:, None] - places)
+        array = array ** np.abs(np.subtract.outer(range(d), range(d)))
     elif array.shape != (d, d) or not np.allclose(array, array.T) or not np.allclose(np.diagonal(array), 1.0):
         raise ValueError(f"correlation must be a number, or a symmetric {d} x {d} matrix with ones on its diagonal")
     within = np.zeros((d, d))
-    for view in views:
+    for view in model.views:
         within[view, view] = array[view, view]
     if np.linalg.eigvalsh(within)[0] < _LEAST_CORRELATION:
         raise ValueError("correlation must be positive definite in each view")

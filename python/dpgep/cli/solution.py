@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 import dpgep
 from dpgep._optional import import_extra
@@ -81,10 +80,9 @@ def _report(options: argparse.Namespace) -> int:
     try:
         with open(file, "rb") as opened:
             text = opened.read(MOST_BYTES + 1 if verb else -1)
+        found = verify(text) if verb else _document(text, options.dataset, options.purpose)
     except OSError as error:
         raise UsageError(f"{file}: {error.strerror}") from None
-    try:
-        found = verify(text) if verb else _document(text, options.dataset, options.purpose)
     except UsageError:
         raise
     except ValueError as error:
@@ -153,7 +151,7 @@ def _transform(options: argparse.Namespace) -> int:
             with output.path.open("wb") as file:
                 np.save(file, np.concatenate([scores for scores, _ in batches]))
         else:
-            _write_table(output.path, suffix, batches, _names(solution), options.keep)
+            _write_table(output.path, suffix, batches, [*options.keep, *_names(solution)])
         place = output.take()
     say(f"{place}: no more private than the rows themselves")
     return 0
@@ -202,18 +200,12 @@ def _names(solution: dpgep.Solution) -> list[str]:
     return [f"{view}_{k + 1}" for view in views for k in range(solution.n_components)]
 
 
-def _write_table(
-    path: Path,
-    suffix: str,
-    batches: Iterator[tuple[NDArray[Any], tuple[Any, ...]]],
-    names: list[str],
-    kept_names: list[str],
-) -> None:
+def _write_table(path: Path, suffix: str, batches: Iterator[tuple[Any, Any]], names: list[str]) -> None:
     pa = import_extra("pyarrow", "arrow")
     writer: Any = None
     for scores, kept in batches:
         columns = [pa.array(values, from_pandas=True) for values in (*kept, *scores.T)]
-        table = pa.table(columns, names=[*kept_names, *names])
+        table = pa.table(columns, names=names)
         if writer is None:
             kind = import_extra("pyarrow.csv" if suffix == ".csv" else "pyarrow.parquet", "arrow")
             writer = (kind.CSVWriter if suffix == ".csv" else kind.ParquetWriter)(str(path), table.schema)
