@@ -108,9 +108,29 @@ bool norms(const py::array& rows, const py::array& steps, Index zero, Index firs
   const RowMap how = map ? row_map(*map) : RowMap{};
   return with_rows(rows, counts, weights,
                    [&](const auto& view, const Integers& target, const RowWeights& weight) {
-                     return count_norms(view, step, zero, first, target, n_threads, weight,
+                     return count_norms(view, {step, zero, first}, target, n_threads, weight,
                                         map ? &how : nullptr);
                    });
+}
+
+bool norms_csr(const py::array& data, const py::array& indptr, const py::array& steps, Index zero,
+               Index first, py::array& counts, int n_threads,
+               const std::optional<py::array>& weights) {
+  const auto step = const_vector<double>(steps, "steps");
+  const Integers target = counts_of(counts);
+  const auto weight = optional_vector<std::int16_t>(weights, "weights");
+  require_disjoint(weight, "weights", target, "counts");
+  return visit_floating(data, "data", [&](auto scalar) {
+    return visit_index(indptr, "indptr", [&](auto integer) {
+      const auto entries = const_vector<decltype(scalar)>(data, "data");
+      const auto ends = const_vector<decltype(integer)>(indptr, "indptr");
+      require_disjoint(entries, "data", target, "counts");
+      require_disjoint(ends, "indptr", target, "counts");
+      // Safe: as above.
+      const py::gil_scoped_release no_gil;
+      return count_norms_csr(entries, ends, {step, zero, first}, target, n_threads, weight);
+    });
+  });
 }
 
 bool map(const py::array& rows, const std::optional<py::array>& location,
@@ -181,6 +201,14 @@ nearest: K = n_steps (e - 1) + (how many of the ascending ``steps``, n_steps - 1
 
 steps: (n_steps - 1,) float64. map: location, scale, largest and missing of map_rows, for norms of mapped
 rows, or None: NaN is never missing then. Otherwise as count_magnitudes.
+)");
+  module.def("count_norms_csr", &norms_csr, py::arg("data").noconvert(),
+             py::arg("indptr").noconvert(), py::arg("steps").noconvert(), py::arg("zero"),
+             py::arg("first"), py::arg("counts").noconvert(), py::arg("n_threads").noconvert() = 1,
+             py::arg("weights").noconvert() = py::none(), R"(
+count_norms for the rows data[indptr[i]:indptr[i + 1]], without duplicates.
+
+indptr: int32 or int64. Raises ValueError unless indptr rises from 0 to len(data), and as count_norms.
 )");
   module.def("people_runs", &runs, py::arg("histograms").noconvert(), py::arg("starts").noconvert(),
              py::arg("widths").noconvert(), py::arg("deviation"), py::arg("least"),

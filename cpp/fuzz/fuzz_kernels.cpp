@@ -711,9 +711,16 @@ void fuzz_table(Bytes bytes) {
   bool finite = false;
   try {
     finite = count_magnitudes(rows, column, missing, -5, 10, view_of(octaves), 1);
-    require(count_norms(rows, {nullptr, 0}, 0, -20, view_of(norms), 1) ==
+    require(count_norms(rows, {{nullptr, 0}, 0, -20}, view_of(norms), 1) ==
                 (finite && !has_nan(entries, n * d)),
             "norms refuse what histograms refuse, and NaN");
+    Vector<std::int64_t> sparse = Vector<std::int64_t>::Zero(40);
+    const Vector<std::int64_t> ends = Vector<std::int64_t>::LinSpaced(n + 1, 0, n * d);
+    const ConstVectorView<Scalar> data(entries.data(), n * d);
+    const bool said = count_norms_csr(data, ConstIntegers(ends.data(), n + 1),
+                                      {{nullptr, 0}, 0, -20}, view_of(sparse), 1);
+    require(!finite || has_nan(entries, n * d) || (said && sparse == norms),
+            "rows in CSR have the same norms");
     require(count_places(rows, column, missing, m, h, view_of(places), 1) == finite,
             "histograms refuse the same");
     require(sum_places(rows, missing, m, h, bits, view_of(sums), 1) == finite, "and sums");
@@ -722,10 +729,10 @@ void fuzz_table(Bytes bytes) {
     Vector<std::int64_t> mapped = Vector<std::int64_t>::Zero(40);
     Vector<std::int64_t> apart = Vector<std::int64_t>::Zero(40);
     require(
-        count_norms(rows, {nullptr, 0}, 0, -20, view_of(mapped), 1, once_each(), &map) == finite,
+        count_norms(rows, {{nullptr, 0}, 0, -20}, view_of(mapped), 1, once_each(), &map) == finite,
         "and norms of mapped rows");
     require(!finite || (count_norms(ConstRows<double>(out.data(), n, d, Eigen::OuterStride<>(d)),
-                                    {nullptr, 0}, 0, -20, view_of(apart), 1) &&
+                                    {{nullptr, 0}, 0, -20}, view_of(apart), 1) &&
                         apart == mapped),
             "which are the same when they are mapped before");
   } catch (const std::invalid_argument&) {
@@ -743,7 +750,7 @@ void fuzz_table(Bytes bytes) {
   });
   if (!has_nan(entries, n * d)) {
     check_weights(rows, weights, norms.size(), [&](const auto& r, Integers c, const RowWeights& w) {
-      return count_norms(r, {nullptr, 0}, 0, -20, c, 1, w);
+      return count_norms(r, {{nullptr, 0}, 0, -20}, c, 1, w);
     });
   }
   const std::int64_t there = sums.tail(d).sum();

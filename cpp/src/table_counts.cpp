@@ -10,6 +10,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "dpgep/csr.hpp"
 #include "dpgep/parallel.hpp"
 #include "lanes.hpp"
 #include "partial_sums.hpp"
@@ -663,49 +664,84 @@ bool sum_places(const ConstRows<Scalar>& rows, bool missing, const ConstVectorVi
   return sum_over_rows(rows.rows(), rows.cols(), counts, n_threads, add);
 }
 
-template <class Scalar>
-bool count_norms(const ConstRows<Scalar>& rows, const ConstVectorView<double>& steps, Index zero,
-                 Index first, Integers counts, int n_threads, const RowWeights& weights,
-                 const RowMap* map) {
+// Counts n rows by their norms: about(i) is the sum of squares of row i as it comes, longest(i, m)
+// at least the lengths of rows i to i + m, and exactly(i, k) finds K as count_norms defines it.
+template <class About, class Longest, class Exactly>
+bool count_by_norm(Index n_rows, Index mean_length, const NormBins& bins, Integers counts,
+                   int n_threads, const RowWeights& weights, const About& about,
+                   const Longest& longest, const Exactly& exactly) {
   require(counts.size() >= 1, "counts must have bins");
-  require(std::abs(zero) < largest_bin && std::abs(first) < largest_bin,
+  require(std::abs(bins.zero) < largest_bin && std::abs(bins.first) < largest_bin,
           "zero and first must be between -2^20 and 2^20");
-  const Index d = rows.cols();
-  require_weights(weights, rows.rows());
-  const Vector<double> squared_steps = 4.0 * steps.cwiseMax(0.0).cwiseAbs2();
-  const auto row_of = [&](Index i) { return d == 0 ? nullptr : &rows.coeffRef(i, 0); };
-  const auto find_exactly = [&](const auto* row, std::int64_t& k) {
-    const double largest = largest_of(row, d);
-    k = largest > 0.0 && largest <= largest_finite ? exact_norm(row, d, largest, steps) : zero;
-    return largest <= largest_finite;
-  };
-  const auto count = [&](const auto& about, const auto& exactly) {
-    const auto add = [&](Index begin, Index end, std::int64_t* own) {
-      double squares[normed_rows] = {};
-      std::int64_t k[normed_rows];
-      std::int64_t is_sure[normed_rows];
-      for (Index top = begin; top < end; top += normed_rows) {
-        const Index n = std::min(normed_rows, end - top);
-        for (Index i = 0; i < n; ++i) squares[i] = about(row_of(top + i));
-        about_norms(squares, n, d, squared_steps, k, is_sure);
-        for (Index i = 0; i < n; ++i) {
-          if (is_sure[i] == 0 && !exactly(row_of(top + i), k[i])) return false;
-          own[std::clamp<Index>(k[i] - first, 0, counts.size() - 1)] += weight_of(weights, top + i);
-        }
+  require_weights(weights, n_rows);
+  const Vector<double> squared_steps = 4.0 * bins.steps.cwiseMax(0.0).cwiseAbs2();
+  const auto add = [&](Index begin, Index end, std::int64_t* own) {
+    double squares[normed_rows] = {};
+    std::int64_t k[normed_rows];
+    std::int64_t is_sure[normed_rows];
+    for (Index top = begin; top < end; top += normed_rows) {
+      const Index n = std::min(normed_rows, end - top);
+      for (Index i = 0; i < n; ++i) squares[i] = about(top + i);
+      about_norms(squares, n, longest(top, n), squared_steps, k, is_sure);
+      for (Index i = 0; i < n; ++i) {
+        if (is_sure[i] == 0 && !exactly(top + i, k[i])) return false;
+        const Index bin = std::clamp<Index>(k[i] - bins.first, 0, counts.size() - 1);
+        own[bin] += weight_of(weights, top + i);
       }
-      return true;
-    };
-    return sum_over_rows(rows.rows(), d, counts, n_threads, add);
+    }
+    return true;
+  };
+  return sum_over_rows(n_rows, mean_length, counts, n_threads, add);
+}
+
+// K of a row, and whether it is finite.
+template <class Scalar>
+bool find_norm(const Scalar* row, Index d, const NormBins& bins, std::int64_t& k) {
+  const double largest = largest_of(row, d);
+  k = largest > 0.0 && largest <= largest_finite ? exact_norm(row, d, largest, bins.steps)
+                                                 : bins.zero;
+  return largest <= largest_finite;
+}
+
+template <class Scalar>
+bool count_norms(const ConstRows<Scalar>& rows, const NormBins& bins, Integers counts,
+                 int n_threads, const RowWeights& weights, const RowMap* map) {
+  const Index d = rows.cols();
+  const auto row_of = [&](Index i) { return d == 0 ? nullptr : &rows.coeffRef(i, 0); };
+  const auto count = [&](const auto& about, const auto& exactly) {
+    return count_by_norm(
+        rows.rows(), d, bins, counts, n_threads, weights, about, [d](Index, Index) { return d; },
+        exactly);
   };
   if (map == nullptr || d == 0) {
-    return count([=](const Scalar* row) { return about_square(row, d); }, find_exactly);
+    return count([&](Index i) { return about_square(row_of(i), d); },
+                 [&](Index i, std::int64_t& k) { return find_norm(row_of(i), d, bins, k); });
   }
   const RowMapper mapper(*map, d);
-  return count([&](const Scalar* row) { return mapper.about_square(row); },
-               [&](const Scalar* row, std::int64_t& k) {
+  return count([&](Index i) { return mapper.about_square(row_of(i)); },
+               [&](Index i, std::int64_t& k) {
                  std::vector<double> mapped(static_cast<std::size_t>(d));
-                 return mapper(row, mapped.data()) && find_exactly(mapped.data(), k);
+                 return mapper(row_of(i), mapped.data()) && find_norm(mapped.data(), d, bins, k);
                });
+}
+
+template <class Scalar, class Integer>
+bool count_norms_csr(const ConstVectorView<Scalar>& data, const ConstVectorView<Integer>& indptr,
+                     const NormBins& bins, Integers counts, int n_threads,
+                     const RowWeights& weights) {
+  require_indptr(indptr, data.size());
+  const Index n = indptr.size() - 1;
+  const auto row_of = [&](Index i) { return data.data() + indptr[i]; };
+  const auto length = [&](Index i) { return static_cast<Index>(indptr[i + 1] - indptr[i]); };
+  return count_by_norm(
+      n, data.size() / std::max<Index>(n, 1) + 1, bins, counts, n_threads, weights,
+      [&](Index i) { return about_square(row_of(i), length(i)); },
+      [&](Index first, Index m) {
+        Index most = 0;
+        for (Index i = first; i < first + m; ++i) most = std::max(most, length(i));
+        return most;
+      },
+      [&](Index i, std::int64_t& k) { return find_norm(row_of(i), length(i), bins, k); });
 }
 
 template <class Scalar>
@@ -764,8 +800,12 @@ template bool count_places(const ConstRows<float>&, const ConstIntegers&, bool,
                            int, const RowWeights&);
 template bool sum_places(const ConstRows<float>&, bool, const ConstVectorView<double>&,
                          const ConstVectorView<double>&, int, Integers, int, const RowWeights&);
-template bool count_norms(const ConstRows<float>&, const ConstVectorView<double>&, Index, Index,
-                          Integers, int, const RowWeights&, const RowMap*);
+template bool count_norms(const ConstRows<float>&, const NormBins&, Integers, int,
+                          const RowWeights&, const RowMap*);
+template bool count_norms_csr(const ConstVectorView<float>&, const ConstVectorView<std::int32_t>&,
+                              const NormBins&, Integers, int, const RowWeights&);
+template bool count_norms_csr(const ConstVectorView<float>&, const ConstVectorView<std::int64_t>&,
+                              const NormBins&, Integers, int, const RowWeights&);
 template bool map_rows(const ConstRows<float>&, const RowMap&, Rows<double>, int);
 template bool count_magnitudes(const ConstRows<double>&, const ConstIntegers&, bool, Index, Index,
                                Integers, int, const RowWeights&);
@@ -774,8 +814,12 @@ template bool count_places(const ConstRows<double>&, const ConstIntegers&, bool,
                            int, const RowWeights&);
 template bool sum_places(const ConstRows<double>&, bool, const ConstVectorView<double>&,
                          const ConstVectorView<double>&, int, Integers, int, const RowWeights&);
-template bool count_norms(const ConstRows<double>&, const ConstVectorView<double>&, Index, Index,
-                          Integers, int, const RowWeights&, const RowMap*);
+template bool count_norms(const ConstRows<double>&, const NormBins&, Integers, int,
+                          const RowWeights&, const RowMap*);
+template bool count_norms_csr(const ConstVectorView<double>&, const ConstVectorView<std::int32_t>&,
+                              const NormBins&, Integers, int, const RowWeights&);
+template bool count_norms_csr(const ConstVectorView<double>&, const ConstVectorView<std::int64_t>&,
+                              const NormBins&, Integers, int, const RowWeights&);
 template bool map_rows(const ConstRows<double>&, const RowMap&, Rows<double>, int);
 
 }  // namespace dpgep

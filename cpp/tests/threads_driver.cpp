@@ -321,7 +321,7 @@ std::vector<std::int64_t> table_counts(int threads) {
   bool finite = count_magnitudes(rows, column, false, -5, 10, take(d * 22), threads, w);
   finite = count_places(rows, column, false, one, one, take(d * 8), threads, w) && finite;
   finite = sum_places(rows, false, one, one, 10, take(3 * d), threads, w) && finite;
-  finite = count_norms(rows, {nullptr, 0}, 0, -20, take(40), threads, w) && finite;
+  finite = count_norms(rows, {{nullptr, 0}, 0, -20}, take(40), threads, w) && finite;
   require(finite, "tables of finite entries are counted");
   return counts;
 }

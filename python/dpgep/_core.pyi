@@ -145,6 +145,16 @@ def count_norms(
     weights: NDArray[Any] | None = None,
     map: _Map | None = None,
 ) -> bool: ...
+def count_norms_csr(
+    data: _Floats,
+    indptr: NDArray[Any],
+    steps: _F64,
+    zero: int,
+    first: int,
+    counts: _I64,
+    n_threads: int = 1,
+    weights: NDArray[Any] | None = None,
+) -> bool: ...
 def people_runs(
     histograms: _F64, starts: _I64, widths: _I64, deviation: float, least: float, noise: float, most: float
 ) -> list[tuple[int, int, float, float]]: ...

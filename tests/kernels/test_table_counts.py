@@ -10,6 +10,7 @@ import reference
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from scipy import sparse
 from variants import kernels
 
 from dpgep._dispatch import core
@@ -124,6 +125,32 @@ def test_who_is_refused(rows: Any, missing: bool) -> None:
         assert kernel.sum_places(rows, missing, middle, half, 10, counts[2]) is not bool(refused.any())
         assert kernel.count_norms(rows, STEPS, 0, 0, counts[3]) is bool(np.isfinite(rows).all())
         assert kernel.map_rows(rows, None, None, 1e3, missing, out) is not bool(refused.any())
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+@pytest.mark.parametrize(("n", "d"), [(0, 3), (1, 1), (7, 8), (1100, 3), (3, 530), (33000, 2), (9000, 70)])
+def test_norms_of_sparse_rows_are_those_of_filled_in_ones(dtype: str, index: Any, n: int, d: int) -> None:
+    rng = np.random.default_rng([n, d])
+    rows = np.where(rng.random((n, d)) < 0.3, table(dtype, n, d, missing=False), 0).astype(dtype)
+    weights = rng.integers(0, 9, n).astype(np.int16)
+    csr = sparse.csr_array(rows)
+    for name, kernel in KERNELS.items():
+        for n_threads, weight in ((1, None), (3, weights)):
+            expected = reference.count_norms(rows, STEPS, -100, -20, 50, 1 if weight is None else weight) + 5
+            counts = np.full(50, 5, dtype=np.int64)
+            arrays = csr.data, csr.indptr.astype(index)
+            assert kernel.count_norms_csr(*arrays, STEPS, -100, -20, counts, n_threads, weight), name
+            np.testing.assert_array_equal(counts, expected, err_msg=name)
+
+
+@pytest.mark.parametrize("wild", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("place", [0, 5, 39])
+def test_sparse_rows_with_infinities_and_nan_are_refused(wild: float, place: int) -> None:
+    data, indptr = np.ones(40), np.arange(0, 41, 8)
+    data[place] = wild
+    for kernel in KERNELS.values():
+        assert not kernel.count_norms_csr(data, indptr, STEPS, 0, 0, np.zeros(3, np.int64))
 
 
 @given(hnp.arrays(np.float64, (4, 3), elements=st.floats(allow_nan=False, allow_infinity=False, width=64)))
@@ -249,6 +276,26 @@ ROWS, ONE, COUNTS = np.zeros((4, 2)), np.ones(2), np.zeros((2, 2, 9), np.int64)
                 (np.array([1, 1, 8193, 1], np.int16), ValueError, "weights must be between 0 and 8192"),
                 (np.ones(4), TypeError, "weights must have dtype int16"),
             )
+        ),
+        *(
+            (
+                lambda p=p: core.count_norms_csr(np.ones(4), np.array(p, np.int64), STEPS, 0, 0, np.zeros(3, np.int64)),
+                ValueError,
+                "indptr",
+            )
+            for p in ([0, 2, 1, 4], [1, 4], [0, 3], [0, 5], [-1, 4], [])
+        ),
+        (
+            lambda: core.count_norms_csr(np.ones(4), np.array([0, 4]), STEPS, 0, 0, np.zeros(0, np.int64)),
+            ValueError,
+            "counts must have bins",
+        ),
+        (
+            lambda: core.count_norms_csr(
+                np.ones(4), np.array([0, 4]), STEPS, 0, 0, np.zeros(3, np.int64), 1, np.ones(2, np.int16)
+            ),
+            ValueError,
+            "weights must have an entry for each row",
         ),
         (
             lambda: core.count_norms(ROWS.astype(int), STEPS, 0, 0, np.zeros(3, np.int64)),

@@ -37,14 +37,27 @@ bool sum_places(const ConstRows<Scalar>& rows, bool missing, const ConstVectorVi
                 const ConstVectorView<double>& half, int bits, Integers counts, int n_threads,
                 const RowWeights& weights = once_each());
 
-// counts (n_bins): rows whose norm m 2^e, 1/2 <= m < 1, has K = n_steps (e - 1) + (how many of the
-// n_steps - 1 ascending steps are at most m), in the bin K - first or the nearest; of a row of
-// zeros, K = zero. The norm is max |x_j| sqrt(sum (x_j / max)^2), squares in integers; of mapped
-// rows, with a map.
+// Bins of norms m 2^e, 1/2 <= m < 1, by K = n_steps (e - 1) + (how many of the n_steps - 1
+// ascending steps are at most m), which is `zero` of a row of zeros: the bin K - first or the
+// nearest.
+struct NormBins {
+  ConstVectorView<double> steps;
+  Index zero;
+  Index first;
+};
+
+// counts (n_bins): rows by their norm max |x_j| sqrt(sum (x_j / max)^2), squares in integers; of
+// mapped rows, with a map.
 template <class Scalar>
-bool count_norms(const ConstRows<Scalar>& rows, const ConstVectorView<double>& steps, Index zero,
-                 Index first, Integers counts, int n_threads,
-                 const RowWeights& weights = once_each(), const RowMap* map = nullptr);
+bool count_norms(const ConstRows<Scalar>& rows, const NormBins& bins, Integers counts,
+                 int n_threads, const RowWeights& weights = once_each(),
+                 const RowMap* map = nullptr);
+
+// The same of the rows data[indptr[i]:indptr[i + 1]], without duplicates.
+template <class Scalar, class Integer>
+bool count_norms_csr(const ConstVectorView<Scalar>& data, const ConstVectorView<Integer>& indptr,
+                     const NormBins& bins, Integers counts, int n_threads,
+                     const RowWeights& weights = once_each());
 
 // Rows may be their own output.
 template <class Scalar>

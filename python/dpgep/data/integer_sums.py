@@ -62,7 +62,6 @@ _PRODUCT_COST = 25
 # Places of a column's values in its interval, -1..1, are multiples of 2^-PLACE_BITS.
 PLACE_BITS = 10
 
-_SQUARE_BITS = 36
 _STEPS = 2.0 ** (np.arange(1, NORM_STEPS) / NORM_STEPS - 1)
 # K of a row of zeros.
 _OF_ZEROS = NORM_STEPS * FIRST_OCTAVE
@@ -119,28 +118,27 @@ class SparseRows:
 
     def require_finite(self) -> None:
         """Raises NotFiniteError if a row holds a NaN or an infinity."""
-        for part in self._parts(self.n):
-            matrix = self._matrix(part)
+        for _, matrix in self.parts():
             factors = np.empty(matrix.shape[0])
             if not core.clip_factors_csr(matrix.data, matrix.indptr, self._rows.bound, factors):
                 raise NotFiniteError
 
     def on_grid(self, bits: int, most_rows: int) -> Iterator[GridRows]:
         """The rows scaled to the unit ball, times 2^bits, rounded toward zero, in parts of at most ``most_rows``."""
-        for part in self._parts(most_rows):
-            matrix = self._matrix(part)
+        for part, matrix in self.parts(most_rows):
             values = np.empty(matrix.nnz, dtype=np.int32)
             if not core.fixed_point_csr(matrix.data, matrix.indptr, self._rows.bound, bits, values, thread_count()):
                 raise NotFiniteError
             yield GridRows(part, values, matrix.indices, matrix.indptr, self._rows.d)
 
-    def _parts(self, most_rows: int) -> Iterator[slice]:
-        entries = sum(view.nnz if hasattr(view, "nnz") else view.size for view in self._rows.views)
-        return slices(self.n, max(1, min(int(self.n * _ENTRIES_PER_PART / max(entries, 1)), most_rows)))
-
-    def _matrix(self, part: slice) -> Any:
-        whole = part == slice(0, self.n)
-        return kernel_form(self._rows.views if whole else tuple(view[part] for view in self._rows.views))[0]
+    def parts(self, most_rows: int | None = None) -> Iterator[tuple[slice, Any]]:
+        """Which rows, and these as the kernels read them; all at once where they are few enough."""
+        views = self._rows.views
+        entries = sum(view.nnz if hasattr(view, "nnz") else view.size for view in views)
+        height = max(1, int(self.n * _ENTRIES_PER_PART / max(entries, 1)))
+        for part in slices(self.n, height if most_rows is None else min(height, most_rows)):
+            whole = part == slice(0, self.n)
+            yield part, kernel_form(views if whole else tuple(view[part] for view in views))[0]
 
 
 class _TableSums(Sums):
@@ -158,17 +156,11 @@ class _TableSums(Sums):
         if (whole := rows.in_one_piece(n, fixed_point=False)) is not None:
             self._add_block(whole, batch.weights)
             return
-        for people in slices(n, block_height(max(n, 1), self._entries_per_row(rows))):
-            self._add_some(rows, people, None if batch.weights is None else batch.weights[people])
+        for people in slices(n, block_height(max(n, 1), rows.d)):
+            self._add_block(joined_views(rows, people), None if batch.weights is None else batch.weights[people])
 
     def weighs(self, rows: Rows) -> bool:
         return True
-
-    def _entries_per_row(self, rows: Rows) -> int:
-        return rows.d
-
-    def _add_some(self, rows: Rows, people: slice, weights: Weights | None) -> None:
-        self._add_block(joined_views(rows, people), weights)
 
     def _add_block(self, block: Any, weights: Weights | None, *mapped: ColumnMap) -> None:
         """Add the people of a matrix that the kernels read."""
@@ -211,54 +203,25 @@ class NormCounts(_TableSums):
     """(n_bins,): how many rows have a norm in each quarter of an octave, from k = ``first`` on, or below; or beyond."""
 
     _kernel = staticmethod(core.count_norms)
+    _sparse_kernel: ClassVar[Callable[..., bool]] = staticmethod(core.count_norms_csr)
 
     def __init__(self, first: int, n_bins: int) -> None:
         super().__init__((n_bins,), _STEPS, _OF_ZEROS, first)
-        self._first = first
+
+    def add(self, batch: Batch) -> None:
+        if not batch.rows.is_sparse:
+            return super().add(batch)
+        for people, matrix in SparseRows(batch.rows).parts():
+            weights = None if batch.weights is None else batch.weights[people]
+            arrays = matrix.data, matrix.indptr
+            if not self._sparse_kernel(*arrays, *self._facts, self.counts, thread_count(), weights):
+                raise NotFiniteError
 
     def add_mapped(self, batch: Batch, preprocessing: Preprocessing) -> bool:
         whole = batch.rows.in_one_piece(batch.rows.n, fixed_point=False)
         if whole is not None:
             self._add_block(whole, batch.weights, preprocessing.of_columns)
         return whole is not None
-
-    def _entries_per_row(self, rows: Rows) -> int:
-        if not rows.is_sparse:
-            return rows.d
-        entries: int = sum(getattr(view, "nnz", rows.n * view.shape[1]) for view in rows.views)
-        return entries // max(rows.n, 1) + 1
-
-    def _add_some(self, rows: Rows, people: slice, weights: Weights | None) -> None:
-        if not rows.is_sparse:
-            return super()._add_some(rows, people, weights)
-        with np.errstate(all="ignore"):  # whatever the caller has set: an error would tell of a value
-            bins = np.clip(_quarters(*_sparse_squares(rows, people)) - self._first, 0, len(self.counts) - 1)
-        # sums of whole numbers below 2^53: no rounding
-        self.counts += np.bincount(bins, weights, len(self.counts)).astype(np.int64)
-
-
-def _quarters(largest: Matrix, squares: Integers) -> Integers:
-    """K of each row's norm |x| = max |x_j| sqrt(sum (x_j/max)^2), the sum in integers: in any order the same."""
-    mantissas, exponents = np.frexp(largest)
-    # the norm is m 2^e with 1/2 <= m < 1; frexp and sqrt are exactly rounded, a mantissa's step is found by comparison
-    mantissas, further = np.frexp(mantissas * np.sqrt(np.ldexp(squares.astype(np.float64), -_SQUARE_BITS)))
-    quarters = NORM_STEPS * (exponents + further - 1) + np.searchsorted(_STEPS, mantissas, side="right")
-    return np.where(largest > 0, quarters, _OF_ZEROS).astype(np.int64)
-
-
-def _sparse_squares(rows: Rows, people: slice) -> tuple[Matrix, Integers]:
-    matrix = kernel_form(tuple(view[people] for view in rows.views))[0]
-    entries, starts = np.abs(matrix.data.astype(np.float64)), matrix.indptr
-    if not np.isfinite(entries).all():
-        raise NotFiniteError
-    lengths = np.diff(starts)
-    largest = np.zeros(len(lengths))
-    largest[lengths > 0] = np.maximum.reduceat(entries, starts[:-1][lengths > 0]) if len(entries) else 0.0
-    entries /= np.repeat(np.where(largest > 0, largest, 1.0), lengths)
-    squares = np.rint(np.ldexp(entries * entries, _SQUARE_BITS)).astype(np.int64)
-    # differences of sums modulo 2^64 are the sums of each row
-    sums = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(squares)])
-    return largest, sums[starts[1:]] - sums[starts[:-1]]
 
 
 class NotFiniteColumns(Sums):
