@@ -64,7 +64,7 @@ class Run:
 
     def __init__(self, problem: Problem, account: Budget, part: Part, *, seed: int | None = None) -> None:
         self._problem, self._account, self._part = problem, account, part
-        self._is_seeded, self._known_n = seed is not None, problem.facts.n
+        self._is_seeded = seed is not None
         self._stream = noise_stream(seed)
 
     @classmethod
@@ -120,7 +120,7 @@ class Run:
 
     def _report(self) -> PrivacyReport:
         """The guarantee for everything in the ledger."""
-        entries, spent, problem = self._ledger.releases, self._ledger.spent_mu, self._problem
+        (entries, spent), problem = self._ledger.paid(), self._problem
         ranges = {} if problem.auto is None else problem.auto.ranges
         return PrivacyReport(
             epsilon=self._account.epsilon_at(spent),
@@ -131,7 +131,7 @@ class Run:
             releases=entries,
             exact=all(entry.noise for entry in entries),
             seeded=self._is_seeded,
-            public=public_inputs(problem.model, problem.n_counted, ranges, problem.facts),
+            public=public_inputs(problem.model, self._n_people, ranges, problem.facts),
         )
 
     def location_and_scale(self) -> Preprocessing:
@@ -143,8 +143,15 @@ class Run:
 
     def warn_of_counted(self, result: object) -> None:
         """Warn of a large delta if the number of people became public only by reading."""
-        if self._known_n is None:
-            warn_of_delta(self._account, self._problem.n_counted, result)
+        if self._problem.facts.n is None:
+            warn_of_delta(self._account, self._n_people, result)
+
+    @property
+    def _n_people(self) -> int | None:
+        """The number of people where it is public, though it may have become known only by reading."""
+        facts, rows = self._problem.facts, self._problem.dataset
+        is_counted = facts.n is None and facts.adjacency == "replace-one"
+        return rows.people.n if rows is not None and is_counted else facts.n
 
 
 def prepare_table(

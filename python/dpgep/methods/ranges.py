@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -128,21 +128,20 @@ class BinRun:
     deviation: float  # of the noise in a bin
     height: float  # people beyond a deviation for each bin, in deviations
     n_bins: int  # in how many bins the run was looked for
+    is_seen: bool = field(init=False, default=False)  # whether noise alone hardly makes such a run
+    is_likely: bool = field(init=False, default=False)  # or rarely does: an octave of noise may be far from all values
+
+    def __post_init__(self) -> None:
+        """A walk of unit steps that falls by 1 in each rises by h from any of its places with a probability of e^(-2h)
+        (docs/mathematics.md, section 10).
+        """
+        if self.people > 0:
+            self.is_seen, self.is_likely = (
+                self.height > math.log(self.n_bins / chance) / 2 for chance in (_FALSE_RUN, _FALSE_LIKELY)
+            )
 
     def __len__(self) -> int:
         return self.last + 1 - self.first
-
-    @property
-    def is_seen(self) -> bool:
-        """Whether noise alone hardly makes such a run: a walk of unit steps that falls by 1 in each rises by h from
-        any of its places with a probability of e^(-2h) (docs/mathematics.md, section 10).
-        """
-        return self.people > 0 and self.height > math.log(self.n_bins / _FALSE_RUN) / 2
-
-    @property
-    def is_likely(self) -> bool:
-        """Whether noise alone rarely makes it: an octave of noise may be far from all values."""
-        return self.people > 0 and self.height > math.log(self.n_bins / _FALSE_LIKELY) / 2
 
     @property
     def noise(self) -> float:

@@ -407,6 +407,7 @@ class Stages:
         self.mu = self._ledger.mu  # what the whole run may spend
         # a person is 2^weight_bits in all sums, which thus are on a finer grid
         self._grid = _BITS + self._dataset.weight_bits
+        self._n_threads = thread_count()
         if math.isfinite(self.mu):  # before anything is spent
             _scale(4 * self.n_columns, self.mu * _SMALLEST_PART, self._grid)
         self._count()
@@ -482,7 +483,7 @@ class Stages:
         noise = (NoiseBlock(query, "independent", deviation, scale),) if scale else ()
         self._ledger.record(LedgerEntry(query, mu, noise, self._grid if scale else None))
         if scale:
-            core.add_exact_noise(sums.reshape(-1), scale, self._stream, thread_count())
+            core.add_exact_noise(sums.reshape(-1), scale, self._stream, self._n_threads)
         return NoisyCounts(sums.astype(np.float64) * math.ldexp(1.0, -self._grid), deviation)
 
 

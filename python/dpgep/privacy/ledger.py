@@ -234,6 +234,11 @@ class Ledger:
     def releases(self) -> tuple[LedgerEntry, ...]:
         return in_order(self._account.get().entries)
 
+    def paid(self) -> tuple[tuple[LedgerEntry, ...], float]:
+        """All releases, and the Gaussian-DP parameter of what they spent, rounded up."""
+        account = self._account.get()
+        return in_order(account.entries), mu_rounded_up(account.spent)
+
     def close(self) -> tuple[LedgerEntry, ...]:
         """All releases, and none from now on: one that another thread records meanwhile is included, or refused."""
         return in_order(self._account.update(lambda account: replace(account, is_open=False)).entries)

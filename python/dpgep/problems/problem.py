@@ -66,13 +66,6 @@ class Problem(ABC):
     preprocessing: Preprocessing | None = None  # the public map of the rows; None where they are as they were given
     auto: AutoPreprocessing | None = None  # how a run buys one first
 
-    @property
-    def n_counted(self) -> int | None:
-        """The number of people where it is public, though it may have become known only by reading."""
-        if self.facts.n is not None or self.dataset is None:
-            return self.facts.n
-        return self.dataset.people.n if self.facts.adjacency == "replace-one" else None
-
     def restricted(self, features: NDArray[np.intp], bound: float) -> Problem:
         """The same of some of the features, rows clipped to ``bound`` (public) after the others are dropped."""
         self.refuse("a release of some features")
