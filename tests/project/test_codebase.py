@@ -5,6 +5,7 @@ import graphlib
 import importlib
 import importlib.metadata
 import inspect
+import os
 import re
 import subprocess
 import sys
@@ -300,6 +301,18 @@ def test_few_places_ask_what_kind_of_problem_there_is() -> None:
     kinds = re.compile(r"isinstance\([^)]*\b(MomentProblem|MatrixProblem)\b")
     places = [place for path in PACKAGE.rglob("*.py") for place in kinds.findall(path.read_text(encoding="utf-8"))]
     assert len(places) <= _KINDS_ASKED
+
+
+def test_a_release_takes_a_short_way() -> None:
+    """No more files, and moves between them, than a dense PCA runs through on one thread."""
+    script = [sys.executable, "-W", "ignore", "benchmarks/path_of_a_release.py"]
+    root, one_thread = Path(__file__).parents[2], os.environ | {"DPGEP_NUM_THREADS": "1"}
+    shown = subprocess.run(script, cwd=root, env=one_thread, capture_output=True, text=True).stdout
+    found = re.findall(r"^bound=(.+?): .* in (\d+) files .*?, (\d+) moves", shown, re.MULTILINE)
+    most = {"1.0": (18, 102), "'auto'": (22, 153)}
+    assert [bound for bound, *_ in found] == list(most)
+    for bound, files, moves in found:
+        assert (int(files) <= most[bound][0], int(moves) <= most[bound][1]) == (True, True), shown
 
 
 def test_one_place_spends() -> None:
