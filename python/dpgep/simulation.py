@@ -26,7 +26,7 @@ from dpgep._checks import require_count, require_one_of, require_positive
 from dpgep._dispatch import core
 from dpgep.methods.base import ReleaseOptions, component_count
 from dpgep.methods.eigen import solve_pair
-from dpgep.methods.ridge import norm_root, public_ridge, released_ridge, squared_sines
+from dpgep.methods.ridge import norm_root, public_ridge, released_ridge, squared_sines, unit_columns
 from dpgep.models import MODELS, FdaModel, SirModel, ViewsModel
 from dpgep.models.model import BETWEEN, TOTAL, WITHIN, WITHIN_GROUPS, Adjacency, Matrix, MatrixPencil, PublicFacts
 from dpgep.models.moments import NO_NOISE, MomentNoise, ReleasedMoments, goe
@@ -364,18 +364,13 @@ class _Target:
     def of(exact: MomentsPencil, k: int) -> _Target:
         standard, pair = exact.standardization, _pair(exact)
         root = norm_root(pair.b, len(pair.a)) if standard is None else np.diag(standard.scale)
-        return _Target(root, _units(root @ _directions(exact, k, 0.0)[0])[None])
+        return _Target(root, unit_columns(root @ _directions(exact, k, 0.0)[0])[None])
 
     def errors(self, found: Matrix) -> Matrix:
         """(1 + K,), squared sines: of the span, summed, and of each component; of one that few people lack, 1."""
-        errors = squared_sines(self.right, _units(self.root @ found)[None])[0]
+        errors = squared_sines(self.right, unit_columns(self.root @ found)[None])[0]
         lacking = ~self.right[0].any(axis=0)
         return np.asarray(np.maximum(errors, np.append(lacking.sum(), lacking)))
-
-
-def _units(columns: Matrix) -> Matrix:
-    norms = np.linalg.norm(columns, axis=0)
-    return np.asarray(columns / np.where(norms > 0, norms, 1.0))
 
 
 def _directions(noisy: MomentsPencil, k: int, ridge: float) -> tuple[Matrix, float]:

@@ -75,7 +75,7 @@ class IntegerMoments:
         low = (self.second, self.sums, self.counts)
         high = self.high or (None, None, None)
         unit = -2 * self.bits - self.weight_bits
-        second, sums, counts = (_limbs_to_float(h, part, unit) for h, part in zip(high, low, strict=True))
+        second, sums, counts = (limbs_to_float(h, part, unit) for h, part in zip(high, low, strict=True))
         return second, sums, counts
 
     def copy(self) -> IntegerMoments:
@@ -481,14 +481,18 @@ def _are_many(weights: Weights | None) -> bool:
     return weights is not None and bool(np.count_nonzero(np.bincount(weights)) > MOST_WEIGHTS)
 
 
-def _limbs_to_float(high: NDArray[np.int64] | None, low: NDArray[np.int64], exponent: int) -> Matrix:
+def carry(high: NDArray[np.int64], low: NDArray[np.int64]) -> None:
+    """Bring limbs of high 2^40 + low to their one form, in which 0 <= low < 2^40."""
+    high += low >> LOW_BITS
+    low &= (1 << LOW_BITS) - 1
+
+
+def limbs_to_float(high: NDArray[np.int64] | None, low: NDArray[np.int64], exponent: int) -> Matrix:
     """(high 2^40 + low) 2^exponent, rounded; a function of that sum alone, however it is split into the limbs."""
     if high is None:
         value = low.astype(np.float64)
     else:
-        # 0 <= low < 2^40 makes the split unique
-        high += low >> LOW_BITS
-        low &= (1 << LOW_BITS) - 1
+        carry(high, low)
         value = high.astype(np.float64)
         np.ldexp(value, LOW_BITS, out=value)
         value += low

@@ -10,6 +10,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from dpgep.data.integer_moments import carry, limbs_to_float
 from dpgep.local.protocol import LocalMechanism, ReportError, Reports, calibrate, require_calibrated
 from dpgep.methods.base import Diagnostics, MethodResult, PairOptions, component_count, method_result, support_of
 from dpgep.methods.eigen import embedded, quotient_accuracy
@@ -25,8 +26,6 @@ from dpgep.results.solution import Solution, solution_of, warn_of_accuracy
 from dpgep.run import warn_of_delta
 from dpgep.serialization import Format, Target, save, stored_as, symmetric_of
 
-# Sums are kept as high 2^40 + low with 0 <= low < 2^40: unique, whatever the order of the reports.
-_LIMB_BITS = 40
 # Reports that are looked at and added together: they stay in the cache from one to the other.
 _SLAB_BYTES = 1 << 20
 _MOST_REPORTS = 1 << 63
@@ -89,7 +88,8 @@ class Aggregator:
         self.mechanism: LocalMechanism = calibrate(dim, bound, epsilon, delta, records_per_person=records_per_person)
         self._model = PcaModel(self.mechanism.dim, center=False)
         self.n_reports, self.seeded = 0, False
-        self._sum: NDArray[np.int64] = np.zeros((2, self.mechanism.size), dtype=np.int64)  # low and high limbs
+        # low and high limbs, carried: unique, whatever the order of the reports
+        self._sum: NDArray[np.int64] = np.zeros((2, self.mechanism.size), dtype=np.int64)
 
     def add(self, reports: Reports | bytes | bytearray | memoryview) -> None:
         """Add `Reports` or their bytes.
@@ -254,11 +254,7 @@ class Aggregator:
 
     def _to_float(self, total: NDArray[Any]) -> Matrix:
         """(size,) sum of reports in units of bound^2, from its limbs."""
-        low, high = total
-        result = high * 2.0**_LIMB_BITS
-        result += low
-        result *= 2.0 ** (-2 * self.mechanism.bits)
-        return np.asarray(result)
+        return limbs_to_float(total[1], total[0], -2 * self.mechanism.bits)
 
     def _check_length(self, total: Matrix, n: int) -> None:
         """Raise unless n honest reports may have this sum."""
@@ -275,13 +271,13 @@ class Aggregator:
             last = min(first + room, n)
             for start in range(first, last, height):
                 total[0] += _integers(values[start : min(start + height, last)], largest, start, n).sum(axis=0)
-            _carry(total)
+            carry(total[1], total[0])
         self._check_length(self._to_float(total), len(values))
         return total
 
     def _accept(self, total: NDArray[np.int64], n: int, seeded: bool) -> None:
         self._sum += total
-        _carry(self._sum)
+        carry(self._sum[1], self._sum[0])
         self.n_reports += n
         self.seeded |= seeded
 
@@ -296,12 +292,6 @@ def _integers(slab: NDArray[Any], largest: int, start: int, n: int) -> NDArray[n
         wrong = start + int(np.argmax((np.trunc(slab) != slab).any(axis=1)))
         raise ReportError(f"report {wrong} of {n} has a non-integer entry")
     return slab.astype(np.int64, copy=False)
-
-
-def _carry(limbs: NDArray[np.int64]) -> None:
-    """Bring limbs (low, high) to their one form with 0 <= low < 2^40."""
-    limbs[1] += limbs[0] >> _LIMB_BITS
-    limbs[0] &= (1 << _LIMB_BITS) - 1
 
 
 @stored_as("fantope")

@@ -31,7 +31,7 @@ from dpgep.models.moments import MomentLayout, MomentNoise
 from dpgep.privacy.budget import Budget
 from dpgep.privacy.curator import noise_stream
 from dpgep.privacy.ledger import LedgerEntry, NoiseBlock, cost_of, equal_parts, mu_rounded_up
-from dpgep.privacy.noise import MOST_BITS, RECORD, IntegerNoise, calibrate_moments, moment_mu, on_grid
+from dpgep.privacy.noise import MOST_BITS, RECORD, IntegerNoise, integer_noise, on_grid
 from dpgep.serialization import symmetric_of
 
 LARGEST_DIM = 1 << 16  # beyond it a report has 17 GB
@@ -127,10 +127,7 @@ def calibrate(dim: Any, bound: Any, epsilon: Any, delta: Any, *, records_per_per
     if math.isinf(budget.mu):
         return LocalMechanism(d, radius, math.inf, None, records, 0.0, MOST_BITS)
     layout, mu = MomentLayout(d, 0, sums=False, counts=False), equal_parts(budget.mu, records)
-    integers = on_grid(calibrate_moments(mu, layout, "replace-one"))
-    noise = integers.deviations()
-    if moment_mu(noise, layout, "replace-one") > mu:
-        raise ArithmeticError(f"integer noise scales {integers} exceed mu = {mu}")
+    integers, noise = integer_noise(mu, layout, "replace-one", None)
     return LocalMechanism(d, radius, budget.epsilon, budget.delta, records, noise.second, integers.bits)
 
 

@@ -150,7 +150,11 @@ def _solutions(pair: MatrixPencil, k: int, regularizations: Matrix, root: Matrix
     values, basis = np.linalg.eigh(pair.b)
     scales = np.maximum(values, 0.0)[..., None, :] + regularizations[:, None]
     scales = np.where(scales > pair.rounding, 1 / np.sqrt(np.maximum(scales, np.finfo(float).tiny)), 0.0)
-    columns = (root @ basis)[..., None, :, :] @ (scales[..., None] * _leading(pair, basis, scales, k))
+    return unit_columns((root @ basis)[..., None, :, :] @ (scales[..., None] * _leading(pair, basis, scales, k)))
+
+
+def unit_columns(columns: Matrix) -> Matrix:
+    """(..., d, K), of norm 1 where they are not zero."""
     norms = np.linalg.norm(columns, axis=-2, keepdims=True)
     return np.asarray(columns / np.where(norms > 0, norms, 1.0))
 
