@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpgep._optional import data_frame
 from dpgep._show import html_table, interval_picture, with_intervals
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, total_mean
 from dpgep.models.pairwise import require_no_pairs
-from dpgep.models.preprocessing import Preprocessing, location_and_scale
+from dpgep.models.preprocessing import location_and_scale
 from dpgep.results.columns import Answer, Columns, ReleasedColumns, of_hidden, on_one_thread_of_blas
 from dpgep.results.contingency import Variables, indicators_of, joint, reach_of_shares
 from dpgep.results.estimates import reach_of_means
@@ -146,6 +144,8 @@ def means_by(
     upper bounds. Raises ValueError for unknown columns, one twice, a category that is a number, or its indicators as
     columns.
     """
+    from scipy.special import stdtrit
+
     require_law(level, rows)
     indicators = indicators_of(release, category)
     numbers = release._numbers(columns)
@@ -155,178 +155,93 @@ def means_by(
         raise ValueError(f"columns have indicators of {category!r}: crosstab({category!r}) counts its people")
     noisy, preprocessing = release._judged(np.concatenate([numbers, indicators]))
     require_no_pairs(noisy, "means of groups")
-    p = len(numbers)
+    p, n, bound = len(numbers), noisy.n, release._row_bound
     names, of_groups = (release._names_of(each) or () for each in (numbers, indicators))
     groups = Variables.of_category(category, of_groups, np.arange(p, len(noisy.second)), noisy, preprocessing)
-    location, scale = location_and_scale(preprocessing, len(noisy.second))
-    units = np.diag(scale[:p]), location[:p], total_mean(noisy)[:p], np.ones(p)
-    variables = Variables(names, np.arange(p), *units, least=0.0)
-    found = _Groups(variables, groups, noisy, preprocessing, release._row_bound)
-    means, differences, half = found.means, found.differences, found.quantile(level)
-    noise, people = found.noise, found.people(rows == "bounded")
-    below, above = found.reach
-    errors = np.sqrt(np.diagonal(noise, axis1=1, axis2=2) + people)
-    between = noise + people[:, :, None] * np.eye(len(groups.labels))
-    variances = np.diagonal(between, axis1=1, axis2=2)
-    spread = np.sqrt(np.maximum(variances[:, :, None] + variances[:, None] - 2 * between, 0.0))
-    less = np.hypot(half * spread, np.hypot(below[:, :, None], above[:, None]))
-    more = np.hypot(half * spread, np.hypot(above[:, :, None], below[:, None]))
-    means_below, means_above = found.mean_reach
-    unknown = np.where(found.shown, 0.0, np.inf)
+    location, scale = (each[:p] for each in location_and_scale(preprocessing, len(noisy.second)))
+    mapped, k, shares = total_mean(noisy)[:p], len(groups.labels), groups.divisors
+    x = Variables(names, np.arange(p), np.diag(scale), location, mapped, np.ones(p), least=0.0)
+    covariances = joint(x, groups, noisy)
+    # a group that the noise drowns is given the mean of all: nothing is known of its own
+    shown = groups.shares >= _SHOWN * groups.least * (noisy.noise.sums > 0)
+    effects, unknown = covariances[0] / shares * shown, np.where(shown, 0.0, np.inf)
+    means = x.shares[:, None] + effects
+    variances = scale**2 * np.maximum(np.diagonal(noisy.second)[:p] - mapped**2, noisy.noise.second)
+    within, tests = _analysis(covariances, variances, x, groups, noisy)
+    noise, people = _noise_of(means, x, groups, noisy), within[:, None] / (n * shares)
+    if rows == "bounded":  # at most E 1_g (x - m_g)^2, less than E (x - m_g)^2 and than (s b + |o - m_g|)^2 E 1_g
+        longest = scale[:, None] * bound + np.abs(location[:, None] - means)
+        people = np.minimum(longest**2 * shares, variances[:, None] + effects**2) / (n * shares**2)
+    of_shares = np.abs(effects) * np.maximum(*reach_of_shares(groups, noisy))
+    below, above = ((reach + of_shares) / shares for reach in covariances[1:])
+    bought, *tails = (part[:p] for part in reach_of_means(noisy, preprocessing, bound))
+    moved = zip((mapped - bought, bought - mapped), tails, strict=True)
+    all_below, all_above = ((scale * np.hypot(np.maximum(part, 0.0), tail))[:, None] for part, tail in moved)
+    both = noise + people[:, :, None] * np.eye(k)
+    squares, half = np.diagonal(both, axis1=1, axis2=2), float(stdtrit(_freedom(noisy, groups), (1 + level) / 2))
+    spread = half * np.sqrt(np.maximum(squares[:, :, None] + squares[:, None] - 2 * both, 0.0))
+    differences, of_either = effects[:, :, None] - effects[:, None], np.add.outer(unknown, unknown)
     return GroupMeans(
         category=category,
         groups=groups.labels,
         names=names,
-        counts=noisy.n * groups.shares,
+        counts=n * groups.shares,
         means=means.T,
-        low=(means - np.hypot(half * errors, below) - means_below - unknown).T,
-        high=(means + np.hypot(half * errors, above) + means_above + unknown).T,
+        low=(means - np.hypot(half * np.sqrt(squares), below) - all_below - unknown).T,
+        high=(means + np.hypot(half * np.sqrt(squares), above) + all_above + unknown).T,
         noise_errors=np.sqrt(np.diagonal(noise, axis1=1, axis2=2)).T,
         people_errors=np.sqrt(people).T,
         differences=differences,
-        difference_low=differences - less - np.add.outer(unknown, unknown),
-        difference_high=differences + more + np.add.outer(unknown, unknown),
-        degrees=(len(groups.labels) - 1, found.freedom),
+        difference_low=differences - np.hypot(spread, np.hypot(below[:, :, None], above[:, None])) - of_either,
+        difference_high=differences + np.hypot(spread, np.hypot(above[:, :, None], below[:, None])) + of_either,
+        degrees=(k - 1, _freedom(noisy, groups)),
         level=level,
         dates=release._dates_of(numbers),
-        **found.tests(),
-        **release._known(noisy.n),
+        **tests,
+        **release._known(n),
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _Groups:
-    """Means (p, k) of p columns x = o + s z in k groups, m_x + Cov(x, 1_g)/E 1_g, and their errors."""
+def _freedom(noisy: ReleasedMoments, groups: Variables) -> float:
+    return max(noisy.n - len(groups.labels), 1.0)
 
-    numbers: Variables
-    groups: Variables
-    noisy: ReleasedMoments
-    preprocessing: Preprocessing | None
-    bound: float
 
-    @cached_property
-    def joint(self) -> tuple[Matrix, Matrix, Matrix]:
-        """(p, k), covariances of x with indicators, and how far below and above they may lie for what clipping did."""
-        return joint(self.numbers, self.groups, self.noisy)
+def _noise_of(means: Matrix, x: Variables, groups: Variables, noisy: ReleasedMoments) -> Matrix:
+    """(p, k, k), covariances of the noise in the means, Z(u_x - m_g e, u_g)/E 1_g (`dpgep.results.contingency`)."""
+    noise, away = noisy.noise, x.offsets[:, None] - means
+    forms, offsets = groups.forms @ groups.forms.T, np.outer(groups.offsets, groups.offsets)
+    aways, squares = away[:, :, None] * away[:, None], x.squares[:, None, None]
+    covariances = noise.second**2 / 2 * squares * forms + noise.counts**2 * aways * offsets
+    covariances += noise.sums**2 * (aways * forms + squares * offsets)
+    return np.asarray(covariances / np.outer(groups.divisors, groups.divisors))
 
-    @property
-    def shown(self) -> NDArray[np.bool_]:
-        """(k,), whether a group stands out of the noise: else its mean is unknown, and that of all stands for it."""
-        return np.asarray(self.groups.shares >= _SHOWN * self.groups.least * (self.noisy.noise.sums > 0))
 
-    @property
-    def effects(self) -> Matrix:
-        """(p, k), means of groups less that of all."""
-        return np.asarray(self.joint[0] / self.groups.divisors * self.shown)
+def _analysis(
+    joint: tuple[Matrix, Matrix, Matrix], variances: Matrix, x: Variables, groups: Variables, noisy: ReleasedMoments
+) -> tuple[Matrix, dict[str, Any]]:
+    """(p,), unbiased variances within groups, and what `GroupMeans` say of the analysis of variance.
 
-    @property
-    def means(self) -> Matrix:
-        return np.asarray(self.numbers.shares[:, None] + self.effects)
+    Cov(x, 1_g)/E(1_g)^1/2 in axes of the noise strays by within/n for people, alike along all, and by the noise.
+    What clipping may have done is granted to the hypothesis.
+    """
+    from scipy.special import fdtrc
 
-    @property
-    def variances(self) -> Matrix:
-        """(p,), of x."""
-        places, noise = self.numbers.places, self.noisy.noise
-        mapped = np.diagonal(self.noisy.second)[places] - self.numbers.mean**2
-        return np.asarray(np.maximum(mapped, noise.second) * self.numbers.squares)
-
-    @property
-    def mean_reach(self) -> tuple[Matrix, Matrix]:
-        """(p, 1), (p, 1): how far below and above means of x may lie for what clipping did."""
-        reach = reach_of_means(self.noisy, self.preprocessing, self.bound)
-        bought, *tails = (part[self.numbers.places] for part in reach)
-        scale, moved = np.sqrt(self.numbers.squares), bought - self.numbers.mean
-        below, above = (
-            np.hypot(np.maximum(part, 0.0), tail) for part, tail in zip((-moved, moved), tails, strict=True)
-        )
-        return (scale * below)[:, None], (scale * above)[:, None]
-
-    @property
-    def differences(self) -> Matrix:
-        """(p, k, k)."""
-        return np.asarray(self.effects[:, :, None] - self.effects[:, None])
-
-    @property
-    def freedom(self) -> float:
-        return max(self.noisy.n - len(self.groups.labels), 1.0)
-
-    def quantile(self, level: float) -> float:
-        from scipy.special import stdtrit
-
-        return float(stdtrit(self.freedom, (1 + level) / 2))
-
-    @property
-    def noise(self) -> Matrix:
-        """(p, k, k), covariances of the noise in the means, Z(u_x - m_g e, u_g)/E 1_g (`dpgep.results.contingency`)."""
-        noise, groups = self.noisy.noise, self.groups
-        forms, offsets = groups.forms @ groups.forms.T, np.outer(groups.offsets, groups.offsets)
-        away = self.numbers.offsets[:, None] - self.means
-        aways, squares = away[:, :, None] * away[:, None], self.numbers.squares[:, None, None]
-        covariances = noise.second**2 / 2 * squares * forms + noise.counts**2 * aways * offsets
-        covariances += noise.sums**2 * (aways * forms + squares * offsets)
-        return np.asarray(covariances / np.outer(groups.divisors, groups.divisors))
-
-    @property
-    def between(self) -> Matrix:
-        """(p,), the variance of the means of groups over people, without that of the noise."""
-        squares = (self.joint[0] ** 2 / self.groups.divisors).sum(axis=1)
-        added = self._own_noise * self.groups.whitened(self.noisy)[1].sum()
-        return np.asarray(np.clip(squares - added, 0.0, self.variances))
-
-    @property
-    def within(self) -> Matrix:
-        """(p,), the variance within groups, unbiased."""
-        return np.asarray((self.variances - self.between) * self.noisy.n / self.freedom)
-
-    @property
-    def _own_noise(self) -> Matrix:
-        """(p,), of the noise of the covariance of a column: its part that is the column's, v/2 + w m^2."""
-        noise = self.noisy.noise
-        return np.asarray(self.numbers.squares * (noise.second**2 / 2 + noise.sums**2 * self.numbers.mean**2))
-
-    def people(self, bounded: bool) -> Matrix:
-        """(p, k), variances of the means that n people leave: pooled within groups; or at most, E 1_g (x - m_g)^2.
-
-        That is less than E (x - m_g)^2, and for rows within the bound b, less than (s b + |o - m_g|)^2 E 1_g.
-        """
-        shares = self.groups.divisors
-        if not bounded:
-            return np.asarray(self.within[:, None] / (self.noisy.n * shares))
-        longest = np.sqrt(self.numbers.squares)[:, None] * self.bound + np.abs(
-            self.numbers.offsets[:, None] - self.means
-        )
-        most = np.minimum(longest**2 * shares, self.variances[:, None] + self.effects**2)
-        return np.asarray(most / (self.noisy.n * shares**2))
-
-    @property
-    def reach(self) -> tuple[Matrix, Matrix]:
-        """(p, k), (p, k): how far below and above effects may lie for what clipping did."""
-        shares, effects = self.groups.divisors, np.abs(self.effects)
-        of_shares = effects * np.maximum(*reach_of_shares(self.groups, self.noisy))
-        return (self.joint[1] + of_shares) / shares, (self.joint[2] + of_shares) / shares
-
-    def tests(self) -> dict[str, Any]:
-        """What `GroupMeans` say of the analysis of variance.
-
-        Cov(x, 1_g)/E(1_g)^1/2 in axes of the noise strays by within/n for people, alike along all, and by the noise.
-        What clipping may have done is granted to the hypothesis.
-        """
-        from scipy.special import fdtrc
-
-        axes, along = self.groups.whitened(self.noisy)
-        covariances, below, above = self.joint
-        granted = np.maximum(covariances - below, 0.0) + np.minimum(covariances + above, 0.0)
-        expected = self.within[:, None] + self.noisy.n * self._own_noise[:, None] * along
-        degrees, tests = len(along), []
-        for each in (granted, covariances):
-            squares = self.noisy.n * (each / np.sqrt(self.groups.divisors) @ axes) ** 2
-            ratios = np.divide(squares, expected, out=np.full_like(squares, np.inf), where=expected > 0)
-            tests.append(ratios.mean(axis=1) if degrees else np.full(len(squares), math.nan))
-        p_values, least = (fdtrc(max(degrees, 1), self.freedom, f) for f in tests)
-        return {
-            "sum_squares": self.noisy.n * np.column_stack([self.between, self.variances - self.between]),
-            "f": tests[0],
-            "p_values": p_values,
-            "noise_share": 1 - degrees * self.within / np.maximum(expected.sum(axis=1), np.finfo(float).tiny),
-            "least_p_values": least,
-        }
+    (axes, along), (covariances, below, above), n = groups.whitened(noisy), joint, noisy.n
+    own_noise = x.squares * (noisy.noise.second**2 / 2 + noisy.noise.sums**2 * x.mean**2)
+    between = np.clip((covariances**2 / groups.divisors).sum(axis=1) - own_noise * along.sum(), 0.0, variances)
+    freedom, degrees, tests = _freedom(noisy, groups), len(along), []
+    within = (variances - between) * n / freedom
+    expected = within[:, None] + n * own_noise[:, None] * along
+    granted = np.maximum(covariances - below, 0.0) + np.minimum(covariances + above, 0.0)
+    for each in (granted, covariances):
+        squares = n * (each / np.sqrt(groups.divisors) @ axes) ** 2
+        ratios = np.divide(squares, expected, out=np.full_like(squares, np.inf), where=expected > 0)
+        tests.append(ratios.mean(axis=1) if degrees else np.full(len(squares), math.nan))
+    p_values, least = (fdtrc(max(degrees, 1), freedom, f) for f in tests)
+    return within, {
+        "sum_squares": n * np.column_stack([between, variances - between]),
+        "f": tests[0],
+        "p_values": p_values,
+        "noise_share": 1 - degrees * within / np.maximum(expected.sum(axis=1), np.finfo(float).tiny),
+        "least_p_values": least,
+    }
