@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -101,24 +100,22 @@ def instrumental(
     order = np.array([0, *(1 + [*x, *w].index(j) for j in numbers)])  # as in ``on``
     to_units = to_units[order]
     fit, reach = _fitted(noisy, k, p, features, names, to_units)
-    f = fit.first_stage_f(noisy.n)
+    f = _first_stage_f(fit, noisy.n)
     if f < _STRONG:
         message = (
             f"the instruments are weak: first-stage F {f:.3g} < {_STRONG:g}, noise counted. Intervals are too short: "
             "take stronger instruments, or release with more people or a larger epsilon"
         )
         warn(message, AccuracyWarning)
-    theta = to_units @ fit.theta
-    residual = fit.residual
-    mean_square, variance = max(float(residual @ fit.covariance @ residual), 0.0), float(fit.covariance[-1, -1])
+    theta, variance = to_units @ fit.theta, float(fit.covariance[-1, -1])
+    mean_square = max(float(fit.residual @ fit.covariance @ fit.residual), 0.0)
     freedom, scale = max(noisy.n - p - 1, 1.0), 1.0 if mapped is None or mapped.scale is None else mapped.scale[-1]
-    people = mean_square / freedom * forms(to_units, fit.spread)
-    noise = noise_along(residual, float(fit.theta[0]), float(residual @ residual), noisy)
+    noise, people = _variances(fit, to_units, noisy)
     return InstrumentalRegression(
         coefficients=theta[1:],
         intercept=float(theta[0] + offset),
-        noise_errors=np.sqrt(np.maximum(forms(to_units @ fit.contrasts, noise), 0.0)),
-        people_errors=np.sqrt(np.maximum(people, 0.0)),
+        noise_errors=np.sqrt(np.maximum(noise, 0.0)),
+        people_errors=np.sqrt(np.maximum(mean_square / freedom * people, 0.0)),
         clipping_reach=reach,
         residual_variance=mean_square * noisy.n / freedom * scale**2,
         r_squared=1 - mean_square / variance if variance > 0 else 0.0,
@@ -150,101 +147,72 @@ def _sides(release: ReleasedColumns, on: Columns, instruments: Columns) -> tuple
 
 @dataclass(frozen=True, eq=False)
 class _TwoStages:
-    """Of mapped columns (x, w, z, y), k of x and p of x and w; theta = (intercept, b)."""
+    """Of mapped columns (x, w, z, y), k of x and p of x and w; x' and y' are what w leaves of x and y."""
 
     covariance: Matrix
-    mean: Matrix
-    k: int
-    p: int
-    along: Matrix  # (q, q), D
     of_others: Matrix  # (p - k, p - k), C_ww^-1
+    along: Matrix  # (q, q), D
     partial: Matrix  # (d, k + 1), coefficients of x' and y' on all columns
-    # total, added: (k + 1, k + 1), T before B is taken off, and B
+    # total, added, explained: (k, k), of x': T before B is taken off, B, and T
     total: Matrix
     added: Matrix
+    explained: Matrix
+    noise_share: float  # the largest eigenvalue of T^-1 B; infinite where T is not positive, so that x is not explained
+    theta: Matrix  # (p + 1,), the intercept and coefficients of x and w
+    residual: Matrix  # (d,), y less the prediction, as a form of all columns
 
-    @classmethod
-    def of(
-        cls, covariance: Matrix, of_given: Matrix, of_others: Matrix, noisy: ReleasedMoments, k: int, p: int
-    ) -> _TwoStages:
-        """For the inverses of the covariances of q and of w."""
-        d, m, mean = len(covariance), p - k, total_mean(noisy)
-        after = of_given[:, m:]
-        along = after @ np.linalg.inv(after[m:]) @ after.T
-        partial = np.eye(d)[:, [*range(k), d - 1]]
-        partial[k:p] = -of_others @ (covariance[k:p] @ partial)
-        products = covariance[k:-1] @ partial
-        squares, means, of_means = partial.T @ partial, mean @ partial, noisy.noise.sums**2
-        added = (noisy.noise.second**2 / 2 * squares + of_means * np.outer(means, means)) * np.trace(along)
-        added += of_means * squares * (mean[k:-1] @ along @ mean[k:-1])
-        return cls(covariance, mean, k, p, along, of_others, partial, products.T @ along @ products, added)
 
-    @cached_property
-    def noise_share(self) -> float:
-        """The largest eigenvalue of T_xx^-1 B_xx; infinite where T_xx is not positive, so that x is not explained."""
-        k = self.k
-        if np.linalg.eigvalsh(self.total[:k, :k])[0] <= 0:
-            return math.inf
-        return float(scipy.linalg.eigh(self.added[:k, :k], self.total[:k, :k], eigvals_only=True)[-1])
+def _two_stages(
+    covariance: Matrix, of_given: Matrix, of_others: Matrix, noisy: ReleasedMoments, k: int, p: int
+) -> _TwoStages:
+    """For the inverses of the covariances of q and of w."""
+    d, mean, of_means = len(covariance), total_mean(noisy), noisy.noise.sums**2
+    after = of_given[:, p - k :]
+    along = after @ np.linalg.inv(after[p - k :]) @ after.T
+    partial = np.eye(d)[:, [*range(k), d - 1]]
+    partial[k:p] = -of_others @ (covariance[k:p] @ partial)
+    products = covariance[k:-1] @ partial
+    squares, means = partial.T @ partial, mean @ partial
+    added = (noisy.noise.second**2 / 2 * squares + of_means * np.outer(means, means)) * np.trace(along)
+    added += of_means * squares * (mean[k:-1] @ along @ mean[k:-1])
+    total, x, share = products.T @ along @ products, np.s_[:k, :k], math.inf
+    if np.linalg.eigvalsh(total[x])[0] > 0:
+        share = float(scipy.linalg.eigh(added[x], total[x], eigvals_only=True)[-1])
+    elif noisy.noiseless:
+        raise ValueError("the instruments explain nothing of a column that they stand for: is it constant?")
+    instruments = d - 1 - p
+    explained = total - min((instruments - k) / instruments, _TAKEN / max(share, _TAKEN)) * added
+    b = np.linalg.solve(explained[x], explained[:k, k])
+    b = np.append(b, partial[k:p, :k] @ b - partial[k:p, k])
+    residual = np.concatenate([-b, np.zeros(instruments), [1.0]])
+    theta, of_x = np.append(mean @ residual, b), (total[x], added[x], explained[x])
+    return _TwoStages(covariance, of_others, along, partial, *of_x, share, theta, residual)
 
-    @cached_property
-    def explained(self) -> Matrix:
-        """T, of which no more than a part is taken off."""
-        instruments = len(self.covariance) - 1 - self.p
-        excess = (instruments - self.k) / instruments
-        return self.total - min(excess, _TAKEN / max(self.noise_share, _TAKEN)) * self.added
 
-    @cached_property
-    def b(self) -> Matrix:
-        """(p,), coefficients of x and w."""
-        k = self.k
-        b = np.linalg.solve(self.explained[:k, :k], self.explained[:k, k])
-        return np.append(b, self.partial[k : self.p, :k] @ b - self.partial[k : self.p, k])
+def _variances(fit: _TwoStages, to_units: Matrix, noisy: ReleasedMoments) -> tuple[Matrix, Matrix]:
+    """(p + 1,) each, of theta in units: by the noise; and by people, over the variance of the errors by n."""
+    mean, residual, (p, k) = total_mean(noisy), fit.residual, (len(fit.theta) - 1, len(fit.explained))
+    upper, to_theta = np.vstack([np.eye(k), fit.partial[k:p, :k]]), to_units @ np.vstack([-mean[:p], np.eye(p)])
+    inverse = upper @ np.linalg.solve(fit.explained, upper.T)
+    inverse[k:, k:] += fit.of_others
+    # how b moves as the moments of all columns with the residual do, and theta as those of 1 do, too
+    moved = np.zeros((p, len(mean)))
+    moved[:, k:-1] = upper @ np.linalg.solve(fit.explained, fit.partial[:, :k].T @ fit.covariance[:, k:-1] @ fit.along)
+    moved[k:, k:p] += fit.of_others
+    contrasts = to_theta @ np.column_stack([-moved @ mean, moved])
+    contrasts[:, 0] += to_units[:, 0]
+    noise = noise_along(residual, float(fit.theta[0]), float(residual @ residual), noisy)
+    return forms(contrasts, noise), forms(to_theta, inverse) + to_units[:, 0] ** 2
 
-    @property
-    def residual(self) -> Matrix:
-        """(d,), y - b^T (x, w) as a form of all columns."""
-        return np.concatenate([-self.b, np.zeros(len(self.mean) - self.p - 1), [1.0]])
 
-    @property
-    def theta(self) -> Matrix:
-        """(p + 1,), the intercept and b."""
-        return np.append(self.mean @ self.residual, self.b)
-
-    @property
-    def spread(self) -> Matrix:
-        """(p + 1, p + 1), the covariance of theta that people cause, in units of that of the errors over n."""
-        k, m = self.k, self.p - self.k
-        upper = np.vstack([np.eye(k), self.partial[k : self.p, :k]])
-        inverse = upper @ np.linalg.solve(self.explained[:k, :k], upper.T)
-        inverse[k:, k:] += self.of_others
-        to_theta = np.vstack([-self.mean[: self.p], np.eye(k + m)])
-        spread = to_theta @ inverse @ to_theta.T
-        spread[0, 0] += 1.0
-        return np.asarray(spread)
-
-    @property
-    def contrasts(self) -> Matrix:
-        """(p + 1, d + 1), by which theta moves as the moments of 1 and of all columns with the residual do."""
-        k, p, d = self.k, self.p, len(self.mean)
-        moved = np.zeros((p, d))
-        products = self.covariance[k:-1] @ self.partial[:, :k]
-        moved[:k, k:-1] = np.linalg.solve(self.explained[:k, :k], products.T @ self.along)
-        moved[k:] = self.partial[k:p, :k] @ moved[:k]
-        moved[k:, k:p] += self.of_others
-        moved = np.column_stack([-moved @ self.mean, moved])
-        return np.vstack([np.eye(1, d + 1) - self.mean[:p] @ moved, moved])
-
-    def first_stage_f(self, n: float) -> float:
-        """The least eigenvalue of T_xx in units of what people and noise add where instruments explain nothing."""
-        k, q = self.k, len(self.along)
-        left = (self.partial.T @ self.covariance @ self.partial - self.total)[:k, :k]
-        values, axes = np.linalg.eigh((left + left.T) / 2)
-        left = (axes * np.maximum(values, 0.0)) @ axes.T
-        unexplained = left * (q - self.p + k) / max(n - q - 1, 1.0) + self.added[:k, :k]
-        if not unexplained.any():
-            return math.inf
-        return float(scipy.linalg.eigh(self.total[:k, :k], unexplained, eigvals_only=True)[0])
+def _first_stage_f(fit: _TwoStages, n: float) -> float:
+    """The least eigenvalue of T in units of what people and noise add where instruments explain nothing."""
+    k, q, x = len(fit.explained), len(fit.along), fit.partial[:, : len(fit.explained)]
+    left = x.T @ fit.covariance @ x - fit.total
+    values, axes = np.linalg.eigh((left + left.T) / 2)
+    left = (axes * np.maximum(values, 0.0)) @ axes.T
+    unexplained = left * (q - len(fit.theta) + 1 + k) / max(n - q - 1, 1.0) + fit.added
+    return float(scipy.linalg.eigh(fit.total, unexplained, eigvals_only=True)[0]) if unexplained.any() else math.inf
 
 
 def _fitted(
@@ -261,13 +229,11 @@ def _fitted(
         return inverse_of_noisy(covariance[part, part], m, noisy, q, names) if len(q) else (none, none)
 
     (of_given, xi), (of_others, xi_others) = inverse(given), inverse(others)
-    fit, zero = _TwoStages.of(covariance, of_given, of_others, noisy, k, p), np.zeros(p + 1)
-    if noisy.noiseless and math.isinf(fit.noise_share):
-        raise ValueError("the instruments explain nothing of a column that they stand for: is it constant?")
+    fit, zero = _two_stages(covariance, of_given, of_others, noisy, k, p), np.zeros(p + 1)
 
     def moved(other: Matrix) -> Matrix:
         one = np.asarray(np.linalg.inv(other[given, given] + xi))
         two = np.asarray(np.linalg.inv(other[others, others] + xi_others))
-        return np.asarray(to_units @ (_TwoStages.of(other, one, two, noisy, k, p).theta - fit.theta))
+        return np.asarray(to_units @ (_two_stages(other, one, two, noisy, k, p).theta - fit.theta))
 
     return fit, np.column_stack(clipping_reach(noisy.clipping, zero, known, moved, np.append(np.ones(d - 1), -1.0)))
