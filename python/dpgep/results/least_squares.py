@@ -220,7 +220,7 @@ def regression(
     to_units, offset = units_of(preprocessing, target, columns)
     to_units = to_units @ scipy.linalg.block_diag(1.0, basis)
     theta = to_units @ np.append(fit.alpha, fit.b)
-    reach = _reach_of_clipping(fit, released, target, columns, basis, to_units)
+    reach = _reach_of_clipping(fit, [*columns, target], basis, to_units)
     people = fit.people_variances(to_units, None if rows == "gaussian" else release._row_bound)
     of_noise, noise_share = fit.noise
     if noise_share > _DROWNED:
@@ -248,7 +248,7 @@ def regression(
         people_errors=np.sqrt(np.maximum(people, 0.0)),
         clipping_reach=reach,
         residual_variance=fit.residual_variance * scale**2,
-        r_squared=fit.r_squared,
+        r_squared=min(max(1 - fit.mean_square / fit.variance, 0.0), 1.0) if fit.variance > 0 else 0.0,
         noise_share=noise_share,
         ridge=float(penalty),
         rows=rows,
@@ -280,19 +280,29 @@ def fitted(release: ReleasedColumns, target: int, on: list[int], ridge: float) -
     basis = np.eye(len(on)) if redundant is None else redundant.complement([slice(0, len(on))])
     if not basis.shape[1]:
         raise ValueError("the columns in on are constant: indicators of a column with one category vary by nothing")
-    fit = _Fit.of(released, target, on, ridge, basis, names)
+    mean, variation, of_mean = total_mean(released), released.noise.second**2 / 2, released.noise.sums**2
+    covariance = released.second - np.outer(mean, mean)
+    # E[e e^T] of the noise e of the mean, which its square subtracts
+    covariance.flat[:: len(covariance) + 1] += of_mean
+    c_xy, m, m_y = basis.T @ covariance[on, target], basis.T @ mean[on], float(mean[target])
+    penalized = basis.T @ covariance[np.ix_(on, on)] @ basis + ridge * np.eye(basis.shape[1])
+    g, xi = inverse_of_noisy(penalized, m, released, columns, names, basis)
+    b = g @ c_xy
+    # c_xy^T G c_xy is too large by E[N_yx G N_xy]
+    own = variation * np.trace(g) + of_mean * (m @ g @ m + m_y**2 * np.trace(g))
+    variance = float(covariance[target, target])
+    mean_square = max(float(variance - b @ c_xy + own - ridge * b @ b), 0.0)
+    fit = _Fit(released, m, g, xi, b, float(m_y - m @ b), mean_square, variance, ridge)
     return fit, basis, () if redundant is None else redundant.names
 
 
-def _reach_of_clipping(
-    fit: _Fit, released: ReleasedMoments, y: int, x: list[int], basis: Matrix, to_units: Matrix
-) -> Matrix:
+def _reach_of_clipping(fit: _Fit, columns: list[int], basis: Matrix, to_units: Matrix) -> Matrix:
     """(p + 1, 2): how far coefficients may lie below and above, had the covariance been another before clipping.
 
     For each that may have been there (`Clipping`), G^-1 and C_xy change as the covariance does. Dependent tails are
     long along the leading direction of the columns, y with either sign.
     """
-    part = released.restricted(np.array([*x, y]))
+    part = fit.released.restricted(np.array(columns))
     mean = mean_factor(part)
     covariance = part.second - mean.T @ mean
 
@@ -302,7 +312,7 @@ def _reach_of_clipping(
         b = np.linalg.lstsq(inverse, np.linalg.solve(fit.inverse, fit.b) + basis.T @ change[:-1, -1], rcond=None)[0]
         return np.asarray(to_units @ np.append(-fit.mean @ (b - fit.b), b - fit.b))
 
-    signs = np.append(np.ones(len(x)), -1.0)
+    signs = np.append(np.ones(len(columns) - 1), -1.0)
     return np.column_stack(clipping_reach(part.clipping, np.zeros(len(to_units)), covariance, moved, signs))
 
 
@@ -320,29 +330,9 @@ class _Fit:
     variance: float
     ridge: float
 
-    @classmethod
-    def of(cls, released: ReleasedMoments, y: int, x: list[int], ridge: float, basis: Matrix, names: Names) -> _Fit:
-        mean, noise = total_mean(released), released.noise
-        variation, mean_variation = noise.second**2 / 2, noise.sums**2
-        covariance = released.second - np.outer(mean, mean)
-        # E[e e^T] of the noise e of the mean, which its square subtracts
-        covariance.flat[:: len(covariance) + 1] += mean_variation
-        c_xy, c_yy, m, m_y = basis.T @ covariance[x, y], float(covariance[y, y]), basis.T @ mean[x], float(mean[y])
-        penalized = basis.T @ covariance[np.ix_(x, x)] @ basis + ridge * np.eye(basis.shape[1])
-        g, xi = inverse_of_noisy(penalized, m, released, np.array(x), names, basis)
-        b = g @ c_xy
-        # c_xy^T G c_xy is too large by E[N_yx G N_xy]
-        own = variation * np.trace(g) + mean_variation * (m @ g @ m + m_y**2 * np.trace(g))
-        mean_square = max(float(c_yy - b @ c_xy + own - ridge * b @ b), 0.0)
-        return cls(released, m, g, xi, b, float(m_y - m @ b), mean_square, c_yy, ridge)
-
     @property
     def residual_variance(self) -> float:
         return self.mean_square * self.released.n / _freedom(self.released.n, len(self.b))
-
-    @property
-    def r_squared(self) -> float:
-        return min(max(1 - self.mean_square / self.variance, 0.0), 1.0) if self.variance > 0 else 0.0
 
     @property
     def _people(self) -> Matrix:
@@ -381,8 +371,8 @@ class _Fit:
         spread = forms(contrasts, self._bordered(self._people))  # E (u.z)^2
         scale = 1 / _freedom(self.released.n, len(self.b))
         if bound is None:
-            bias = contrasts[:, 1:] @ self.inverse @ (self.ridge * self.b)
-            bias -= contrasts[:, 0] * float(self.mean @ self.inverse @ (self.ridge * self.b))
+            drawn = self.inverse @ (self.ridge * self.b)
+            bias = contrasts @ np.append(-self.mean @ drawn, drawn)
             return np.asarray(scale * (self.mean_square * spread + bias**2))
         u, square = contrasts @ self._bordered(self.inverse), 1 + bound**2
         w = np.append(-self.alpha, -self.b)
