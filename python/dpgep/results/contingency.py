@@ -14,6 +14,7 @@ v, w and c the variances of the noise in the second moment, in the sums and in t
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
@@ -42,6 +43,19 @@ _BY_CHANCE = 2.0
 _RESTORED = 0.5, 2.0
 # What a table of two columns says of their dependence.
 _OF_TEST = "chi_square", "degrees", "p_value", "cramers_v", "noise_share", "least_p_value"
+
+
+def categories_of(
+    release: ReleasedColumns, columns: Sequence[str], what: str, numbers: Sequence[int] | NDArray[np.intp] = ()
+) -> tuple[list[Variables], ReleasedMoments]:
+    """Categories, and the moments of their indicators, one after another, and of ``numbers`` after them."""
+    groups = [indicators_of(release, column) for column in columns]
+    require_no_pairs(release._of_everybody[0], what)
+    features = release._numbers(np.concatenate([*groups, np.array(numbers, np.intp)]))
+    noisy, mapped = release._judged(features, sizes=False)
+    places = np.split(np.arange(sum(map(len, groups))), np.cumsum([*map(len, groups)])[:-1])
+    pairs = zip(columns, places, strict=True)
+    return [Variables.of_category(release, column, each, noisy, mapped) for column, each in pairs], noisy
 
 
 def indicators_of(release: ReleasedColumns, column: str) -> NDArray[np.intp]:
@@ -76,13 +90,14 @@ class Variables:
     @classmethod
     def of_category(
         cls,
+        release: ReleasedColumns,
         column: str,
-        names: tuple[str, ...],
         places: NDArray[np.intp],
         noisy: ReleasedMoments,
         preprocessing: Preprocessing | None,
     ) -> Variables:
-        """The category ``column`` whose indicators have these names and places among the moments."""
+        """The category ``column`` whose indicators have these places among the moments."""
+        names = release._labels_of(indicators_of(release, column))
         part, mapped = noisy.restricted(places), None if preprocessing is None else preprocessing.restricted(places)
         (location, scale), mean = location_and_scale(mapped, len(places)), total_mean(part)
         labels = tuple(name[len(column) + 1 :] for name in names)
@@ -209,15 +224,7 @@ def crosstab(release: ReleasedColumns, a: str, b: str | None = None, *, level: f
     require_share("level", level)
     if a == b:
         raise ValueError(f"columns a and b are both {a!r}: use crosstab({a!r}) for its counts")
-    asked = [(column, indicators_of(release, column)) for column in (a, b) if column is not None]
-    features = release._numbers(np.concatenate([numbers for _, numbers in asked]))
-    noisy, preprocessing = release._judged(features, sizes=False)
-    require_no_pairs(noisy, "counts of categories")
-    found, first = [], 0
-    for column, numbers in asked:
-        places = np.arange(first, first + len(numbers))
-        found.append(Variables.of_category(column, release._names_of(numbers) or (), places, noisy, preprocessing))
-        first += len(numbers)
+    found, noisy = categories_of(release, [a] if b is None else [a, b], "counts of categories")
     shares, variances, below, above = _cells(found, noisy)
     people = np.clip(shares, 0.0, 1.0) * np.clip(1 - shares, 0.0, 1.0) / noisy.n
     people = np.maximum(people, 1 / noisy.n**2) if noisy.noise.second else people

@@ -32,9 +32,8 @@ from dpgep.methods.eigen import leading_first
 from dpgep.models.clipping import clipping_reach
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, standardization_of, total_mean
-from dpgep.models.pairwise import require_no_pairs
 from dpgep.results.columns import Answer, Columns, ReleasedColumns, on_one_thread_of_blas
-from dpgep.results.contingency import Variables, indicators_of
+from dpgep.results.contingency import Variables, categories_of
 
 # Releases of columns that do not depend on each other, all of whose eigenvalues a dimension must exceed.
 _NULL_DRAWS = 19
@@ -161,14 +160,8 @@ def _analysis(
     release: ReleasedColumns, names: tuple[str, ...], numbers: NDArray[np.intp], n_components: int, level: float
 ) -> CorrespondenceAnalysis:
     require_share("level", level)
-    groups = [indicators_of(release, name) for name in names]
-    require_no_pairs(release._of_everybody[0], "correspondence analysis")
-    noisy, mapped = release._judged(np.concatenate([*groups, numbers]), sizes=False)
-    ends, q, p = np.cumsum([0, *map(len, groups)]), len(names), len(numbers)
-    found = [
-        Variables.of_category(name, release._names_of(each) or (), np.arange(first, first + len(each)), noisy, mapped)
-        for name, each, first in zip(names, groups, ends, strict=False)
-    ]
+    found, noisy = categories_of(release, names, "correspondence analysis", numbers)
+    q, p = len(names), len(numbers)
     axes = _Axes.of(found, noisy, p)
     d, mean = len(axes.noise), total_mean(noisy)
     if not 1 <= n_components <= d:

@@ -113,7 +113,7 @@ def _categories(
     """The categorical columns, once each."""
     for group, name in {group: name for name, group in release._categories.items() if group}.items():
         places = np.array(group, dtype=np.intp)
-        found = Variables.of_category(name, release._names_of(places) or (), places, noisy, preprocessing)
+        found = Variables.of_category(release, name, places, noisy, preprocessing)
         freedom, (axes, along) = max(noisy.n - len(found.labels), 1.0), found.whitened(noisy)
         yield {
             "name": name,

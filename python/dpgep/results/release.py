@@ -256,11 +256,8 @@ class Release(ReleasedColumns):
         pencil = pencil_in_units(model, noisy, preprocessing)
         result = solve_released(pencil, k, settings, Redundancy.of(model, preprocessing))
         if self.preprocessing is not None:
-            of_clipped = (
-                preprocessing
-                if preprocessing is None
-                else replace(preprocessing, energy_kept=self.preprocessing.energy_kept)
-            )
+            kept = self.preprocessing.energy_kept
+            of_clipped = None if preprocessing is None else replace(preprocessing, energy_kept=kept)
             result = with_clipping_bias(result, pencil, clipped, of_clipped)
         solution = solution_of(
             result, self.report, model, "release", passes=0, preprocessing=preprocessing, release=self
@@ -295,14 +292,12 @@ class Release(ReleasedColumns):
 
     def _kind(self) -> dict[str, Any]:
         """What must agree for releases to be added."""
-        public = self.privacy.public
         return {
             "model": self.model,
             "adjacency": self.privacy.adjacency,
             "bound": self.privacy.bound,
             "preprocessing": self.preprocessing,
-            "rows": None if public is None else public.rows,
-            "largest_weight": None if public is None else public.largest_weight,
+            **{name: getattr(self.privacy.public, name, None) for name in ("rows", "largest_weight")},
         }
 
     def __repr__(self) -> str:
@@ -332,22 +327,16 @@ class Release(ReleasedColumns):
         """The questions that it answers, by name."""
         if not self._noisy.sums.size:
             return []
-        grouped: dict[Any, list[str]] = {Classes: ["fda", "classifier", "manova"], Slices: ["sir", "manova"]}
-        of_all = ["pca", "cca", "pls", "mean", "covariance", "correlation", "describe", "graph", "sample"]
+        found = ["pca", "cca", "pls", "mean", "covariance", "correlation", "describe", "graph"]
         if self._noisy.mark is None:
-            of_all[-1:-1] = [
-                "partial_correlation",
-                "factors",
-                "redundancy",
-                "regression",
-                "regression_path",
-                "instrumental",
-            ]
-            of_all[-1:-1] = ["crosstab", "means_by", "famd"] * bool(self._categories)
-            of_all[-1:-1] = ["mca"] * (len(self._categories) > 1)
-        by_group = ["contrastive_pca", "common_spatial_patterns", "central_subspace", "fair_pca"]
-        by_group += ["quadratic_classifier"] * isinstance(self.model.grouping, Classes)
-        return of_all + grouped.get(type(self.model.grouping), []) + by_group * self._noisy.by_group
+            found += ["partial_correlation", "factors", "redundancy", "regression", "regression_path", "instrumental"]
+            found += ["crosstab", "means_by", "famd"] * bool(self._categories) + ["mca"] * (len(self._categories) > 1)
+        grouped: dict[Any, list[str]] = {Classes: ["fda", "classifier", "manova"], Slices: ["sir", "manova"]}
+        found += ["sample", *grouped.get(type(self.model.grouping), [])]
+        if self._noisy.by_group:
+            found += ["contrastive_pca", "common_spatial_patterns", "central_subspace", "fair_pca"]
+            found += ["quadratic_classifier"] * isinstance(self.model.grouping, Classes)
+        return found
 
 
 def paid_noise(report: PrivacyReport) -> tuple[NoiseBlock, ...]:
@@ -367,8 +356,7 @@ def _parallel(a: PrivacyReport, b: PrivacyReport) -> PrivacyReport:
     assert a.mu is not None
     assert b.mu is not None
     mu = max(a.mu, b.mu)
-    deltas = [report.delta for report in (a, b)]
-    delta = None if None in deltas else max(delta for delta in deltas if delta is not None)
+    delta = None if a.delta is None or b.delta is None else max(a.delta, b.delta)
     # at a delta that is at least that of both: the larger epsilon, if both state one, or the exact one if that is less
     stated = max(math.inf if report.epsilon is None else report.epsilon for report in (a, b))
     # the moments are the last release, after what prepared them; without noise they have no blocks
@@ -376,15 +364,15 @@ def _parallel(a: PrivacyReport, b: PrivacyReport) -> PrivacyReport:
     noise = tuple(NoiseBlock(x.name, x.shape, math.hypot(x.deviation, y.deviation)) for x, y in blocks)
     bits = [report.releases[-1].grid_bits for report in (a, b)]
     merged = LedgerEntry("moment matrices of disjoint populations", mu, noise, bits[0] if bits[0] == bits[1] else None)
-    return PrivacyReport(
+    return replace(
+        a,
         epsilon=None if delta is None else min(stated, epsilon_of(mu, delta)),
         delta=delta,
         mu=mu,
-        adjacency=a.adjacency,
-        bound=a.bound,
         releases=(merged,),
         exact=a.exact and b.exact,
         seeded=a.seeded or b.seeded,
+        release=None,
         public=_together(a.public, b.public),
     )
 
