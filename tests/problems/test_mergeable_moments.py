@@ -425,8 +425,8 @@ def test_rows_almost_without_entries_fill_no_limb(
     dense = dpgep.Moments(model, adjacency="add-remove", bits=bits, bound=1.0)
     dense.update(x.toarray(), *data[1:])
     assert bytes_of(sparse) == bytes_of(dense)
-    for part in SparseRows(Rows((x,), 1.0)).on_grid(bits, 64):
-        assert part.n <= 64
+    for _, part in SparseRows(Rows((x,), 1.0)).on_grid(bits, 64):
+        assert part.shape[0] <= 64
 
 
 def test_columns_of_sums_that_were_divided_by_scales_are_solved_in_their_own_units(rng: np.random.Generator) -> None:

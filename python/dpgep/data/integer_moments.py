@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dpgep._dispatch import core
 from dpgep._threads import even_slices, own_thread_count, run, thread_count
-from dpgep.data.integer_sums import GridRows, SparseRows
+from dpgep.data.integer_sums import SparseRows, are_dense, filled_in
 from dpgep.data.rows import (
     DIGIT_BITS,
     MOST_WEIGHTS,
@@ -355,23 +355,18 @@ class ExactMomentAccumulator(ExactSums):
         """Add the batch's sparse rows where they are: a second matrix of sums may be too large."""
         rows.require_finite()
         with self._changing():
-            for part in rows.on_grid(self.bits, self._limb_rows):
-                its_groups = None if batch.groups is None else batch.groups[part.rows]
-                if part.is_dense:
-                    for within, block in part.blocks(self.layout.n_groups, self._exact_rows):
-                        mark_groups(block[:, self.layout.n_features :], its_groups, within, float(1 << self.bits))
+            for people, part in rows.on_grid(self.bits, self._limb_rows):
+                (n, d), groups = part.shape, None if batch.groups is None else batch.groups[people]
+                if are_dense(part):
+                    for within, block in filled_in(part, self.layout.n_groups, self._exact_rows):
+                        mark_groups(block[:, d:], groups, within, float(1 << self.bits))
                         self._add_blocks([(within, block)], len(block))
-                else:
-                    self._add_products_of_entries(part, its_groups)
+                    continue
+                self._make_room(n)  # the kernel does not look at overflows
+                entries = part.data, part.indices, part.indptr, d
+                core.add_csr_moments(*entries, groups, 1 << self.bits, self._total, thread_count())
+                self._in_low += n
             self.n += batch.n
-
-    def _add_products_of_entries(self, part: GridRows, groups: NDArray[np.intp] | None) -> None:
-        assert part.n <= self._limb_rows  # the kernel does not look at overflows
-        self._make_room(part.n)
-        core.add_csr_moments(
-            part.values, part.indices, part.indptr, part.d, groups, 1 << self.bits, self._total, thread_count()
-        )
-        self._in_low += part.n
 
     def _add_blocks(self, blocks: Iterable[tuple[slice, Matrix]], n: int, n_threads: int | None = None) -> None:
         """Add the products of blocks of n rows to the partial sums."""

@@ -76,39 +76,6 @@ MOST_PEOPLE = 1 << 26
 _SHRUNK = 1 - 2.0**-40
 
 
-@dataclass(frozen=True, eq=False)
-class GridRows:
-    """Some rows in fixed point, as int32 entries of a CSR matrix with ``d`` columns."""
-
-    rows: slice  # which they are
-    values: NDArray[np.int32]
-    indices: NDArray[Any]
-    indptr: NDArray[Any]
-    d: int
-
-    @property
-    def n(self) -> int:
-        return len(self.indptr) - 1
-
-    @property
-    def is_dense(self) -> bool:
-        """Whether BLAS on filled-in blocks is faster than products of entries: both give the same sums."""
-        lengths = np.diff(self.indptr).astype(np.float64)
-        return bool(_PRODUCT_COST * (lengths @ lengths) > self.n * float(self.d) ** 2)
-
-    def blocks(self, extra_columns: int, most_rows: int) -> Iterator[tuple[slice, Matrix]]:
-        """Yield (rows of this part, block), filled in; ``extra_columns`` more are the caller's; one buffer."""
-        height = min(block_height(self.n, self.d + extra_columns), most_rows)
-        buffer = np.empty((height, self.d + extra_columns))
-        for within in slices(self.n, height):
-            starts = self.indptr[within.start : within.stop + 1]
-            block, entries = buffer[: len(starts) - 1], slice(starts[0], starts[-1])
-            block[:, : self.d] = 0.0
-            rows = np.repeat(np.arange(len(block)), np.diff(starts))
-            block[rows, self.indices[entries]] = self.values[entries]
-            yield within, block
-
-
 class SparseRows:
     """Rows of people of which a view is sparse: all views side by side in CSR, a part of the rows at a time."""
 
@@ -123,13 +90,13 @@ class SparseRows:
             if not core.clip_factors_csr(matrix.data, matrix.indptr, self._rows.bound, factors):
                 raise NotFiniteError
 
-    def on_grid(self, bits: int, most_rows: int) -> Iterator[GridRows]:
-        """The rows scaled to the unit ball, times 2^bits, rounded toward zero, in parts of at most ``most_rows``."""
+    def on_grid(self, bits: int, most_rows: int) -> Iterator[tuple[slice, Any]]:
+        """Which rows, at most ``most_rows``, and in the unit ball, times 2^bits, rounded toward zero: int32 in CSR."""
         for part, matrix in self.parts(most_rows):
             values = np.empty(matrix.nnz, dtype=np.int32)
             if not core.fixed_point_csr(matrix.data, matrix.indptr, self._rows.bound, bits, values, thread_count()):
                 raise NotFiniteError
-            yield GridRows(part, values, matrix.indices, matrix.indptr, self._rows.d)
+            yield part, scipy.sparse.csr_array((values, matrix.indices, matrix.indptr), shape=matrix.shape)
 
     def parts(self, most_rows: int | None = None) -> Iterator[tuple[slice, Any]]:
         """Which rows, and these as the kernels read them; all at once where they are few enough."""
@@ -139,6 +106,25 @@ class SparseRows:
         for part in slices(self.n, height if most_rows is None else min(height, most_rows)):
             whole = part == slice(0, self.n)
             yield part, kernel_form(views if whole else tuple(view[part] for view in views))[0]
+
+
+def are_dense(rows: Any) -> bool:
+    """Whether BLAS on filled-in blocks is faster than products of entries: both give the same sums."""
+    lengths = np.diff(rows.indptr).astype(np.float64)
+    return bool(_PRODUCT_COST * (lengths @ lengths) > rows.shape[0] * float(rows.shape[1]) ** 2)
+
+
+def filled_in(rows: Any, extra_columns: int, most_rows: int) -> Iterator[tuple[slice, Matrix]]:
+    """Yield (rows, block) of a CSR matrix; ``extra_columns`` more are the caller's; the blocks share a buffer."""
+    n, d = rows.shape
+    height = min(block_height(n, d + extra_columns), most_rows)
+    buffer = np.empty((height, d + extra_columns))
+    for within in slices(n, height):
+        starts = rows.indptr[within.start : within.stop + 1]
+        block, entries = buffer[: len(starts) - 1], slice(starts[0], starts[-1])
+        block[:, :d] = 0.0
+        block[np.repeat(np.arange(len(block)), np.diff(starts)), rows.indices[entries]] = rows.data[entries]
+        yield within, block
 
 
 class _TableSums(Sums):
@@ -293,8 +279,8 @@ class GridSums(Sums):
         self.n += n
         self.counts += group_counts(n, batch.groups, len(self.counts))
         if batch.rows.is_sparse:
-            for part in SparseRows(batch.rows).on_grid(self.bits, batch.rows.n):
-                self._add_sparse(part, batch.groups)
+            for people, rows in SparseRows(batch.rows).on_grid(self.bits, batch.rows.n):
+                self._add_sparse(rows, None if batch.groups is None else batch.groups[people])
             return
         add_on_grid(batch, self.bits, self.sums, self._squares)
 
@@ -308,21 +294,20 @@ class GridSums(Sums):
         """(d,) twice: sums of squares are (high 2^20 + low) 4^-bits squared bounds, times the weight of a person."""
         return self._squares[0], self._squares[1]
 
-    def _add_sparse(self, part: GridRows, groups: NDArray[np.intp] | None) -> None:
+    def _add_sparse(self, rows: Any, groups: NDArray[np.intp] | None) -> None:
         if self.sums.size:
-            within = None if groups is None else np.ascontiguousarray(groups[part.rows], dtype=np.int64)
-            self.sums += _entry_sums(part, part.values, within, self.sums.shape[1])
+            self.sums += _entry_sums(rows, rows.data, groups, self.sums.shape[1])
         if self._squares.size:
-            squares = part.values.astype(np.int64) ** 2
+            squares = rows.data.astype(np.int64) ** 2
             for total, entries in zip(self._squares, (squares >> HALF, squares & ((1 << HALF) - 1)), strict=True):
-                total += _entry_sums(part, entries, None, 1)[:, 0]
+                total += _entry_sums(rows, entries, None, 1)[:, 0]
 
 
-def _entry_sums(part: GridRows, entries: NDArray[Any], groups: Integers | None, n_groups: int) -> Integers:
-    """(d, n_groups), sums of integer entries, exact in float64."""
-    out = np.zeros((part.d, n_groups))
-    weights = np.ones(part.n)
-    core.csr_group_sums(entries.astype(np.float64), part.indices, part.indptr, weights, groups, out, thread_count())
+def _entry_sums(rows: Any, entries: NDArray[Any], groups: NDArray[np.intp] | None, n_groups: int) -> Integers:
+    """(d, n_groups), sums of integer entries in the places of those of the rows, exact in float64."""
+    n, d = rows.shape
+    out, groups = np.zeros((d, n_groups)), None if groups is None else np.ascontiguousarray(groups, dtype=np.int64)
+    core.csr_group_sums(entries.astype(float), rows.indices, rows.indptr, np.ones(n), groups, out, thread_count())
     return out.astype(np.int64)
 
 
@@ -404,9 +389,8 @@ class _ProductSums(Sums):
 
     def add(self, batch: Batch) -> None:
         if batch.rows.is_sparse:
-            for part in SparseRows(batch.rows).on_grid(self._bits, ROWS_IN_A_ROW):
-                entries = part.values.astype(np.float64), part.indices, part.indptr
-                self._add_sparse(scipy.sparse.csr_array(entries, shape=(part.n, part.d)))
+            for _, rows in SparseRows(batch.rows).on_grid(self._bits, ROWS_IN_A_ROW):
+                self._add_sparse(rows.astype(np.float64))
         else:
             for block in plain_blocks(batch.rows, ROWS_IN_A_ROW):
                 if not self._add_block(block, batch.rows.bound, thread_count()):
