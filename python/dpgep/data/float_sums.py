@@ -29,6 +29,7 @@ from dpgep.data.rows import (
     group_counts,
     kernel_form,
     moment_blocks,
+    plain_blocks,
 )
 from dpgep.models.model import Matrix
 from dpgep.models.moments import MomentLayout
@@ -59,10 +60,8 @@ class RowProducts:
             if not core.clip_factors_csr(first.data, first.indptr, rows.bound, self.factors):
                 raise NotFiniteError
             return
-        for block in slices(self.n, block_height(self.n, self._d)):
-            views = [view[block] for view in self._views]
-            joint = views[0] if len(views) == 1 else np.concatenate(views, axis=1, dtype=np.float64)
-            if not core.clip_factors(joint, rows.bound, self.factors[block]):
+        for people, block in plain_blocks(Rows(self._views, rows.bound), rows.n, fixed_point=False):
+            if not core.clip_factors(block, rows.bound, self.factors[people]):
                 raise NotFiniteError
 
     def second_moment(self, scale: float) -> core.DenseRows | core.CsrRows:

@@ -1,21 +1,14 @@
 """Integer sums over people: histograms of columns and of row norms, sums of columns, sums of rows on a grid.
 
-Sparse rows are read as entries of CSR matrices on the grid, some rows at a time.
-
 Each entry of a row, and each norm, is counted by a function of that row alone, so that a person changes only their
 own counts. Once rows were refused, the columns that hold NaN or infinite values are looked up for the message.
 
-Clipped products: sum_i x_i clip(V^T (x_i - m))^T, and how long the products are. Rows may have a public constant s at
-their end, so that the sum of clip(V^T (x_i - m)) follows, too. clip(p) shrinks p to norm C where it is longer. Of two
-views, each is multiplied by the products of the other one. All is in integers that float64 holds: the same for any
-batches, order and threads, whatever the order in which BLAS adds.
+Clipped products (docs/mathematics.md, section 11): sum_i x_i clip(V^T (x_i - m))^T, and how long the products are, in
+integers that float64 holds: the same for any batches, order and threads, whatever the order in which BLAS adds.
 
-    x    rows on the grid of 2^-b bounds, integers of norm at most 2^b
+    x    rows on the grid of 2^-b bounds, integers of norm at most 2^b; b = BITS, less half of a weight's bits
     V    public directions on the grid of 2^-DIRECTION_BITS, so that partial sums of V^T x are below 2^53
     clip integers of norm at most 2^b, in units of 2^-b C: a function of V^T (x - m) alone, which is exact
-
-b is BITS where each person has one row. Of rows with weights, in units of 2^-w of a person, it is BITS - w/2: sums of
-as many people fit into 63 bits.
 """
 
 from __future__ import annotations
@@ -45,7 +38,6 @@ from dpgep.data.rows import (
     add_on_grid,
     block_height,
     group_counts,
-    joined_views,
     kernel_form,
     plain_blocks,
 )
@@ -138,12 +130,8 @@ class _TableSums(Sums):
         self.counts: Integers = np.zeros(shape, dtype=np.int64)
 
     def add(self, batch: Batch) -> None:
-        rows, n = batch.rows, batch.rows.n
-        if (whole := rows.in_one_piece(n, fixed_point=False)) is not None:
-            self._add_block(whole, batch.weights)
-            return
-        for people in slices(n, block_height(max(n, 1), rows.d)):
-            self._add_block(joined_views(rows, people), None if batch.weights is None else batch.weights[people])
+        for people, block in plain_blocks(batch.rows, batch.rows.n, fixed_point=False):
+            self._add_block(block, None if batch.weights is None else batch.weights[people])
 
     def weighs(self, rows: Rows) -> bool:
         return True
@@ -230,12 +218,12 @@ class NotFiniteColumns(Sums):
                 found[view.indices[self._marked(view.data.astype(np.float64))]] = True
             else:
                 rows = Rows((view,), batch.rows.bound)
-                for people in slices(rows.n, block_height(rows.n, width)):
-                    found |= self._marked(joined_views(rows, people)).any(axis=0)
+                for _, block in plain_blocks(rows, block_height(rows.n, width), fixed_point=False):
+                    found |= self._marked(block).any(axis=0)
             first += width
 
-    def _marked(self, values: NDArray[np.float64]) -> NDArray[np.bool_]:
-        return np.isinf(values) if self._missing else ~np.isfinite(values)
+    def _marked(self, values: NDArray[Any]) -> NDArray[np.bool_]:
+        return np.asarray(np.isinf(values) if self._missing else ~np.isfinite(values))
 
 
 def not_finite_in(model: RowModel, dataset: Dataset, *, missing: bool) -> NotFiniteError:
@@ -392,7 +380,7 @@ class _ProductSums(Sums):
             for _, rows in SparseRows(batch.rows).on_grid(self._bits, ROWS_IN_A_ROW):
                 self._add_sparse(rows.astype(np.float64))
         else:
-            for block in plain_blocks(batch.rows, ROWS_IN_A_ROW):
+            for _, block in plain_blocks(batch.rows, ROWS_IN_A_ROW, fixed_point=True):
                 if not self._add_block(block, batch.rows.bound, thread_count()):
                     raise NotFiniteError
         self.n += batch.n

@@ -361,16 +361,16 @@ def clipped_blocks(
         yield people, block
 
 
-def plain_blocks(rows: Rows, most_rows: int) -> Iterator[NDArray[Any]]:
-    """All rows as the kernels of fixed point read them, some at a time: where they lie, or copied to a buffer."""
-    whole = rows.in_one_piece(1, fixed_point=True)
+def plain_blocks(rows: Rows, most_rows: int, *, fixed_point: bool) -> Iterator[tuple[slice, NDArray[Any]]]:
+    """Yield (people, block), their rows as the kernels read them: where they lie, or copied to a buffer, fewer."""
+    whole = rows.in_one_piece(1, fixed_point=fixed_point)
     if isinstance(whole, np.ndarray):
-        yield from (whole[people] for people in slices(rows.n, most_rows))
+        yield from ((people, whole[people]) for people in slices(rows.n, max(1, most_rows)))
         return
     height = max(1, min(most_rows, rows.n, _COPIED_ENTRIES // rows.d))
-    joint = _joint_buffer(rows, height, fixed_point=True)
+    joint = _joint_buffer(rows, height, fixed_point=fixed_point)
     for people in slices(rows.n, height):
-        yield _joined(rows, people, joint[: people.stop - people.start])
+        yield people, _joined(rows, people, joint[: people.stop - people.start])
 
 
 def moment_blocks(

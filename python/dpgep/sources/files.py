@@ -14,7 +14,7 @@ import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -281,16 +281,15 @@ class ArrowFiles(TableFiles):
     @contextmanager
     def _opened(self, fragment: Any) -> Iterator[tuple[Any, Callable[[list[str], int], Iterable[Any]]]]:
         with fragment.filesystem.open_input_file(fragment.path) as file:
-            schema = pyarrow(".ipc").open_file(file).schema
-            yield schema, partial(_stored_batches, file, schema)
+            ipc = pyarrow(".ipc")
+            schema = ipc.open_file(file).schema
 
+            def batches(names: list[str], rows: int) -> Iterator[Any]:
+                chosen = ipc.IpcReadOptions(included_fields=list(map(schema.get_field_index, names)))
+                reader = ipc.open_file(file, options=chosen)
+                return map(reader.get_batch, range(reader.num_record_batches))
 
-def _stored_batches(file: Any, schema: Any, names: list[str], rows: int) -> Iterator[Any]:
-    ipc = pyarrow(".ipc")
-    chosen = ipc.IpcReadOptions(included_fields=list(map(schema.get_field_index, names)))
-    reader = ipc.open_file(file, options=chosen)
-    for i in range(reader.num_record_batches):
-        yield reader.get_batch(i)
+            yield schema, batches
 
 
 def _values_of(found: Any) -> str:
