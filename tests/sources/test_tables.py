@@ -25,7 +25,7 @@ from stored import bytes_of
 import dpgep
 from dpgep._optional import MissingExtraError
 from dpgep.problems.problem import problem_of
-from dpgep.sources.encoding import indicators
+from dpgep.sources.encoding import indicators, positions
 
 N = 600
 NAMES = ["income", "age", "visits"]
@@ -135,7 +135,7 @@ def test_a_part_of_a_tuple_may_have_categories() -> None:
 
 def test_a_categorical_column_has_at_most_one_in_a_row() -> None:
     """What its part of the squared norm is: 1 or 0, whatever the number of categories."""
-    marks = indicators(np.array(["b", "x", "a"]), tuple("abcdefgh")).T
+    marks = indicators(positions(np.array(["b", "x", "a"]), tuple("abcdefgh")), 8).T
     np.testing.assert_array_equal((marks**2).sum(axis=1), [1, 0, 1])
     np.testing.assert_array_equal(marks[:, :2], [[0, 1], [0, 0], [1, 0]])
 

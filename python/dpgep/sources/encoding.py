@@ -216,13 +216,15 @@ class Encoding:
 
     def numbers(self, name: Hashable, values: NDArray[Any]) -> list[NDArray[Any]]:
         """The columns of a matrix that the values of an encoded column become."""
-        return [days(values, name)] if name in self.dates else list(indicators(values, self.categories[name]))
+        if name in self.dates:
+            return [days(values, name)]
+        declared = self.categories[name]
+        return list(indicators(positions(values, declared), len(declared)))
 
 
-def indicators(values: NDArray[Any], declared: Declared) -> NDArray[np.uint8]:
-    """Zeros and ones, (categories, rows): in each row at most one is 1."""
-    found = positions(values, declared)
-    marks = np.zeros((len(declared), len(found)), np.uint8)
+def indicators(found: NDArray[np.intp], n_categories: int) -> NDArray[np.uint8]:
+    """Zeros and ones, (categories, rows): in each row one at most, at the position of its value."""
+    marks = np.zeros((n_categories, len(found)), np.uint8)
     listed = np.flatnonzero(found != NOT_LISTED)
     marks[found[listed], listed] = 1
     return marks

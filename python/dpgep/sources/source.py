@@ -131,10 +131,14 @@ class Table(Source):
         columns: list[NDArray[Any]] = []
         for name in names:
             if name in self.encoding.columns:
-                columns += self.encoding.numbers(name, self.vector(rows, name))
+                columns += self.encoded(rows, name)
             else:
                 columns.append(self.numbers(rows, name))
         return Columns(columns, len(columns[0]))
+
+    def encoded(self, rows: Any, name: Any) -> list[NDArray[Any]]:
+        """The columns of a matrix that an encoded column of some rows becomes."""
+        return self.encoding.numbers(name, self.vector(rows, name))
 
     def list_size(self, name: Any) -> int | None:
         """Number of columns of the matrix that a column is by itself, None for one of single values."""

@@ -15,7 +15,7 @@ from dpgep._optional import import_extra
 from dpgep._threads import slices
 from dpgep.sources import kinds
 from dpgep.sources.batches import BATCH_BYTES, Assembler, Part, Pieces, objects, read_ahead, rows_at_a_time
-from dpgep.sources.encoding import Encoding, declared_categories
+from dpgep.sources.encoding import Encoding, declared_categories, indicators, positions
 from dpgep.sources.names import Key, Names, as_text
 from dpgep.sources.source import Source, Table, messages_withheld, packages_messages_withheld, require_numeric
 
@@ -153,6 +153,14 @@ class ArrowTable(Table):
         column = rows.column(name)
         return _converted(column, column.type, name, _numbers)
 
+    def encoded(self, rows: Any, name: Any) -> list[NDArray[Any]]:
+        column, declared = rows.column(name), self.encoding.categories.get(name)
+        coded = None if declared is None else _converted(column, column.type, name, _coded)
+        if declared is None or coded is None:
+            return super().encoded(rows, name)
+        words, codes = coded
+        return list(indicators(positions(words, declared)[codes], len(declared)))
+
 
 class Stream(ArrowTable):
     """What hands out its rows as an Arrow stream, a new one in each pass: a table of Arrow or polars, of DuckDB."""
@@ -279,12 +287,21 @@ def _vector(column: Any) -> NDArray[Any]:
         return _numbers(column)
     if types.is_temporal(kind):
         return np.asarray(column.to_numpy(zero_copy_only=False))
+    if (coded := _coded(column)) is None:
+        return _with_nan(column.to_pylist())
+    words, codes = coded
+    return np.asarray(words[codes])
+
+
+def _coded(column: Any) -> tuple[NDArray[Any], NDArray[Any]] | None:
+    """Distinct values, NaN for what is null, and which of them each row has; of text or a dictionary."""
+    types, kind = _types(), column.type
     if types.is_string(kind) or types.is_large_string(kind):
         column = column.dictionary_encode()  # each text becomes a str once, not once a row
-    if not types.is_dictionary(column.type):
-        return _with_nan(column.to_pylist())
+    elif not types.is_dictionary(kind):
+        return None
     words = _with_nan([*column.dictionary.to_pylist(), None])
-    return np.asarray(words[column.indices.fill_null(len(words) - 1).to_numpy(zero_copy_only=False)])
+    return words, column.indices.fill_null(len(words) - 1).to_numpy(zero_copy_only=False)
 
 
 def _vector_or_matrix(column: Any) -> Part:
