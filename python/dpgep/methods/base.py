@@ -16,7 +16,8 @@ import numpy as np
 from dpgep._checks import Bytes, Count, NonNegative, Share, check_fields, require_count, suggestion
 from dpgep._show import Shown
 from dpgep.methods.eigen import Accuracy
-from dpgep.models.model import Matrix, Model, PublicSide, Released
+from dpgep.models import ReleasedMatrices
+from dpgep.models.model import Matrix, Model, PublicSide
 from dpgep.models.moments import ReleasedGroups, ReleasedMoments
 from dpgep.models.row_model import RowModel, view_labels
 from dpgep.privacy.curator import Curator
@@ -513,7 +514,7 @@ def require_no_scales(public: PublicSide) -> None:
 
 def method_result(
     model: Model,
-    released: Released | ReleasedGroups | None,
+    released: ReleasedGroups | ReleasedMatrices | None,
     vectors: Matrix,
     eigenvalues: Matrix,
     diagnostics: Diagnostics,

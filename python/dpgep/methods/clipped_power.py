@@ -449,10 +449,9 @@ def kept_of_normal(squared_threshold: float, k: int) -> float:
 
 
 def changed_by_clipping(kept: float) -> float:
-    """Times v w/(n (v - w)^2), how far an eigenvector moves towards another, a squared sine, when products are clipped.
-
-    In a sample of n normal rows, v and w the eigenvalues. It is E clip(z)^2/kept^2 - 1 with kept = P(|z| <= a) for
-    a standard normal z that is clipped to a (docs/mathematics.md, section 11).
+    """Times v w/(n (v - w)^2), how far an eigenvector moves towards another, a squared sine, when products of n normal
+    rows are clipped, v and w the eigenvalues: E clip(z)^2/kept^2 - 1 with kept = P(|z| <= a) for a standard normal z
+    that is clipped to a (docs/mathematics.md, section 11).
     """
     if kept >= 1:
         return 0.0

@@ -113,9 +113,8 @@ class ResidualAscent:
 
     def _look(self, halves: list[Matrix], size: float, step: int) -> None:
         """Buy how long the residuals of both views are."""
-        norms = [
-            self._curator.answer(ProductNorms(Asked(half, self._location)), self._each_look).values for half in halves
-        ]
+        asked = (ProductNorms(Asked(half, self._location)) for half in halves)
+        norms = [self._curator.answer(each, self._each_look).values for each in asked]
         quantiles = np.array([norm_quantile(each, self._quantile) for each in norms])
         self._ratios = quantiles / size
         if step == 0:  # their median is known of normal products
@@ -156,43 +155,26 @@ class ResidualAscent:
             threshold = min(max(wanted, LEAST_THRESHOLD), LARGEST_THRESHOLD)
         asked = Asked(directions, self._location)
         moment = self._curator.answer(ClippedMoment(asked, (threshold,)), share, "few coordinates")
-        joint = _raised(moment.values, moment.deviation)
+        # with eigenvalues of at least the deviation of an entry
+        values, vectors = scipy.linalg.eigh((moment.values + moment.values.T) / 2)
+        floor = max(moment.deviation, float(values[-1]) * 2.0**-40, np.finfo(float).tiny)
+        joint = (vectors * np.maximum(values, floor)) @ vectors.T
         self.n_coordinates = n_coordinates
         self.coordinate_noise = moment.deviation / float(np.diag(joint).min())
         roots = [np.asarray(np.linalg.cholesky(joint[half, half]), dtype=np.float64) for half in halves]
-        self.values, whitened = _leading_pairs(joint[halves[0], halves[1]], roots, k)
+        # correlations, and orthonormal coefficients (m, K) of both views, in coordinates whitened by the roots
+        half = scipy.linalg.solve_triangular(roots[0], joint[halves[0], halves[1]], lower=True)
+        left, correlations, right = np.linalg.svd(scipy.linalg.solve_triangular(roots[1], half.T, lower=True).T)
+        self.values, whitened = correlations[:k], (left[:, :k], right[:k].T)
         old, parts, moves = self.vectors, [], []
         for half, view, root, pair, before in zip(halves, views, roots, whitened, coordinates, strict=True):
-            moves.append(_squared_sines(pair, root.T @ before[:, :k]))
+            old_pair = np.linalg.qr(root.T @ before[:, :k])[0]
+            moves.append(np.maximum(0.0, 1 - np.sum((old_pair.T @ pair) ** 2, axis=0)))
             parts.append(scipy.linalg.solve_triangular(root, pair, lower=True, trans="T").T @ directions[half, view])
         self._moves.append(np.mean(moves, axis=0))
         self.vectors = np.hstack(parts)
-        self._change = np.hstack([_across(part, old[:, view]) for part, view in zip(parts, views, strict=True)])
-
-
-def _raised(moment: Matrix, deviation: float) -> Matrix:
-    """A noisy second moment with eigenvalues of at least the deviation of an entry."""
-    values, vectors = scipy.linalg.eigh((moment + moment.T) / 2)
-    floor = max(deviation, float(values[-1]) * 2.0**-40, np.finfo(float).tiny)
-    return np.asarray((vectors * np.maximum(values, floor)) @ vectors.T)
-
-
-def _leading_pairs(cross: Matrix, roots: list[Matrix], k: int) -> tuple[Matrix, tuple[Matrix, Matrix]]:
-    """Correlations (K,) and orthonormal coefficients (m, K) of both views in coordinates whitened by ``roots``."""
-    x, y = roots
-    half = scipy.linalg.solve_triangular(x, cross, lower=True)
-    left, correlations, right = np.linalg.svd(scipy.linalg.solve_triangular(y, half.T, lower=True).T)
-    return correlations[:k], (left[:, :k], right[:k].T)
-
-
-def _squared_sines(vectors: Matrix, others: Matrix) -> Matrix:
-    basis = np.linalg.qr(others)[0]
-    return np.asarray(np.maximum(0.0, 1 - np.sum((basis.T @ vectors) ** 2, axis=0)))
-
-
-def _across(rows: Matrix, others: Matrix) -> Matrix:
-    basis = np.linalg.qr(others.T)[0]
-    return np.asarray(rows - rows @ basis @ basis.T)
+        spans = (np.linalg.qr(old[:, view].T)[0] for view in views)
+        self._change = np.hstack([part - part @ span @ span.T for part, span in zip(parts, spans, strict=True)])
 
 
 def require_affordable(curator: Curator, share: float) -> None:

@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from dpgep.methods.eigen import solve_pair
-from dpgep.models.model import Matrix, MatrixPencil
+from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, in_one_group
 from dpgep.models.preprocessing import Preprocessing, octave_losses
 from dpgep.models.redundant import Redundancy, reduced
@@ -35,9 +35,8 @@ _SEED, _DRAWS = 0x62696173, 16
 def lost_variances(left: Matrix, noise: Matrix, preprocessing: Preprocessing, n: float) -> Matrix:
     """(d,), what clipping took from the mean squares of the columns, in units of the squares of their scales.
 
-    ``left``: what is left of these, with this ``noise``. Seen is the same share of each, by the histogram of norms or
-    by all bought variances together, but within half a deviation of what is missing of its own variance; and at least
-    what octaves show beyond the bound.
+    ``left``: what is left of these, with this ``noise``. Seen is the same share of each, by the norms or by all bought
+    variances together, but near what is missing of its own variance, and at least what octaves show beyond the bound.
     """
     share, low, high = 1 / preprocessing.energy_kept - 1, np.zeros(len(left)), np.full(len(left), np.inf)
     if preprocessing.variance_error is not None:
@@ -79,47 +78,35 @@ def turn_by_clipping(
         noisy = replace(noisy, model=noisy.model.restricted(features), released=noisy.released.restricted(features))
         noisy = replace(noisy, scale=scale)
     mix = whole if preprocessing.linear is None else preprocessing.linear
-    clipped, noise, basis = _unmixed(clipped, mix), _noise_of_squares(clipped, mix), mix @ basis
+    # moments of scaled rows from moments of mapped rows, and deviations of the noise in their mean squares
+    back, profile = np.linalg.inv(mix), np.broadcast_to(clipped.profile, mix.shape).diagonal()
+    noise = clipped.noise.second * np.sqrt(profile) * np.square(back).sum(axis=0)
+    clipped, basis = replace(clipped, second=back.T @ clipped.second @ back, sums=back.T @ clipped.sums), mix @ basis
     second, generator = in_one_group(clipped).second, np.random.default_rng(_SEED)
     lost = lost_variances(np.diagonal(second).clip(0), noise, preprocessing, clipped.n)
     root = _root_of_correlation(second)
-    pair = _pair(noisy, noisy.released)
-    norm = np.eye(len(pair.a)) if pair.b is None else pair.b + ridge * np.eye(len(pair.b))
-    dual = norm @ _leading(pair, ridge, len(pair.a))  # coordinates of a vector in the basis of the solutions
+    whole = np.eye(noisy.model.n_features)
+    vectors, b = _leading(noisy, noisy.released, ridge, len(whole))
+    dual = (whole if b is None else b + ridge * whole) @ vectors  # to coordinates in their basis
     columns = generator.permutation(len(lost))
     errors, spans = np.zeros((_DRAWS, k)), np.zeros(_DRAWS)
     for draw in range(_DRAWS):
         cut = preprocessing.energy_cut * (columns == draw % len(lost))
         before = _put_back(clipped, lost + cut, root, generator)
         before = replace(before, second=basis.T @ before.second @ basis, sums=basis.T @ before.sums, pairs=None)
-        turned = dual.T @ _leading(_pair(noisy, before), ridge, k)
+        turned = dual.T @ _leading(noisy, before, ridge, k)[0]
         sines = 1 - np.diagonal(turned) ** 2 / np.maximum(np.square(turned).sum(axis=0)[: len(turned)], 1e-300)
         errors[draw, : len(sines)] = sines
         spans[draw] = turned.shape[1] - np.square(np.linalg.qr(turned)[0][: turned.shape[1]]).sum()
     return np.clip(errors.mean(axis=0), 0.0, 1.0), max(float(spans.mean()), 0.0)
 
 
-def _pair(noisy: MomentsPencil, moments: ReleasedMoments) -> MatrixPencil:
-    return replace(noisy, released=replace(moments, second=moments.second.copy())).pair()  # it overwrites them
-
-
-def _leading(pair: MatrixPencil, ridge: float, k: int) -> Matrix:
-    """(d, k), leading solutions, of unit norm in that of B."""
+def _leading(noisy: MomentsPencil, moments: ReleasedMoments, ridge: float, k: int) -> tuple[Matrix, Matrix | None]:
+    """(d, k), leading solutions for these moments, of unit norm in that of B, and B."""
+    pair = replace(noisy, released=replace(moments, second=moments.second.copy())).pair()  # it overwrites them
     b = None if pair.b is None else pair.b.copy()
-    system = solve_pair(pair.a.copy(), b, regularization=ridge, rounding=pair.rounding, fallback=ridge)
-    return np.asarray(system.vectors[:, :k])
-
-
-def _unmixed(clipped: ReleasedMoments, mix: Matrix) -> ReleasedMoments:
-    """Moments of scaled rows from moments of mapped rows."""
-    back = np.linalg.inv(mix)
-    return replace(clipped, second=back.T @ clipped.second @ back, sums=back.T @ clipped.sums)
-
-
-def _noise_of_squares(clipped: ReleasedMoments, mix: Matrix) -> Matrix:
-    """(d,), deviations of the noise in the mean squares of scaled rows."""
-    profile = np.broadcast_to(clipped.profile, mix.shape).diagonal()
-    return np.asarray(clipped.noise.second * np.sqrt(profile) * np.square(np.linalg.inv(mix)).sum(axis=0))
+    system = solve_pair(pair.a, b, regularization=ridge, rounding=pair.rounding, fallback=ridge)
+    return np.asarray(system.vectors[:, :k]), pair.b
 
 
 def _root_of_correlation(second: Matrix) -> Matrix:

@@ -427,11 +427,8 @@ def _edge(noisy: NoisyPencil, system: Eigensystem, log_searched: float, *, peopl
 @lru_cache(maxsize=64)
 def _reach(n_draws: int, log_searched: float, r: int) -> float:
     """How many deviations above the mean the largest of e^log_searched leading eigenvalues of r is at most, but for a
-    probability of FALSE_ALARM; the deviation is that of ``n_draws``.
-
-    Their tails are longer than those of a normal law of their deviation, the more the rarer. Of one, chi with one
-    degree of freedom is the worst (3.33 deviations; 2.9 at the edge of a semicircle; 2.58 of the normal law); of many
-    that of a semicircle may be.
+    probability of FALSE_ALARM; the deviation is that of ``n_draws``. Tails are at most those of chi with one degree of
+    freedom; where many are searched, those of a semicircle may be longer (docs/mathematics.md, section 5).
     """
     log_probability = math.log(FALSE_ALARM) - log_searched
     reach = (_rank(log_probability - math.log(2)) - _CHI_MEAN) / _CHI_DEVIATION

@@ -71,10 +71,28 @@ def operator_release(curator: Curator, k: int, options: ReleaseOptions) -> Metho
     products, leading = leading_by_products(curator, k, options)
     if not len(leading.vectors):
         raise np.linalg.LinAlgError("B is numerically zero: no direction to solve for; pass regularization > 0")
-    if options.sparsity is None:
-        return _dense(curator, products, leading, k)
-    assert isinstance(options.sparsity, int)  # the others need the matrix
-    return _sparse(curator, products, leading, k, options.sparsity, options)
+    if options.sparsity is not None:
+        return _sparse(curator, products, leading, k, options)
+    model, ridge, found = curator.model, leading.system.regularization, len(leading.vectors)
+    eigenvalues = leading.system.values[:found].copy()
+    sizes = 1 / np.linalg.norm(leading.vectors, axis=1) ** 2  # solutions have norm 1 in B + xi I
+    diagnostics = OperatorDiagnostics(
+        noise_level=products.noise_level,
+        regularization=ridge,
+        accuracy=products_accuracy(model, products, eigenvalues, sizes, ridge=ridge, centre=leading.centre),
+        n_directions=leading.n_directions,
+        movement=leading.movement,
+        converged=leading.converged,
+    )
+    said = []
+    if found < k:
+        said.append(f"B is singular: {found} of {k} components (pass regularization > 0 to use all directions)")
+    if not leading.converged:
+        said.append(
+            f"the components had not converged after {leading.n_directions} directions (last step: a sine of "
+            f"{leading.movement:.2g}): raise memory_limit, ask for fewer components, or screen features"
+        )
+    return method_result(model, products.groups, leading.vectors, eigenvalues, diagnostics, said)
 
 
 def leading_by_products(
@@ -95,33 +113,18 @@ def leading_by_products(
     return products, leading
 
 
-def _dense(curator: Curator, products: NoisyProducts, leading: Leading, k: int) -> MethodResult:
-    model, ridge = curator.model, leading.system.regularization
-    eigenvalues = leading.system.values[: len(leading.vectors)].copy()
-    sizes = 1 / np.linalg.norm(leading.vectors, axis=1) ** 2  # solutions have norm 1 in B + xi I
-    diagnostics = OperatorDiagnostics(
-        noise_level=products.noise_level,
-        regularization=ridge,
-        accuracy=products_accuracy(model, products, eigenvalues, sizes, ridge=ridge, centre=leading.centre),
-        n_directions=leading.n_directions,
-        movement=leading.movement,
-        converged=leading.converged,
-    )
-    said = _accuracy_warnings(leading, k)
-    return method_result(model, products.groups, leading.vectors, eigenvalues, diagnostics, said)
-
-
 def _sparse(
-    curator: Curator, products: NoisyProducts, leading: Leading, k: int, sparsity: int, options: ReleaseOptions
+    curator: Curator, products: NoisyProducts, leading: Leading, k: int, options: ReleaseOptions
 ) -> MethodResult:
     """A truncated flow from the dense components, which asks one direction of each a step."""
+    assert isinstance(options.sparsity, int)  # the others need the matrix
     start = np.zeros((k, curator.model.n_features))
     start[: len(leading.vectors)] = leading.vectors
     for row in range(len(leading.vectors), k):  # fewer directions than asked for: coordinates fill up
         start[row, row] = 1.0
     largest_b = 1.05 * leading.largest_b + products_ridge(products, options.regularization)
     flow_options = TruncatedFlowOptions(
-        sparsity=sparsity,
+        sparsity=options.sparsity,
         separate_supports=options.separate_supports,
         regularization=options.regularization,
         step_size=None if products.identity_b else STEP / max(largest_b, float(np.finfo(float).tiny)),
@@ -157,17 +160,6 @@ def _start(curator: Curator, products: NoisyProducts, k: int) -> Matrix:
         return random
     means = pencil.factors[(pencil.a.weights != 0) & pencil.factors.any(axis=1)]
     return np.concatenate([means, random[: max(k - len(means), 0)]])
-
-
-def _accuracy_warnings(leading: Leading, k: int) -> Iterator[str]:
-    found = len(leading.vectors)
-    if found < k:
-        yield f"B is singular: {found} of {k} components (pass regularization > 0 to use all directions)"
-    if not leading.converged:
-        yield (
-            f"the components had not converged after {leading.n_directions} directions (last step: a sine of "
-            f"{leading.movement:.2g}): raise memory_limit, ask for fewer components, or screen features"
-        )
 
 
 # The span has come to rest where a step turns none of its directions by more than this sine, far below the noise. A
@@ -280,10 +272,8 @@ def leading_solutions(
     fallback: float,
     most_directions: float,
 ) -> Leading:
-    """The K leading solutions of A v = lambda (B_+ + xi I) v, A and B compressed to what is asked from ``start`` on.
-
-    ``most_directions`` bounds how many are asked. For B = I in noise, ``start`` must be random. Raises MemoryError
-    where there is no room for any.
+    """The K leading solutions of A v = lambda (B_+ + xi I) v, A and B compressed to what is asked from ``start`` on,
+    random for B = I in noise, and at most ``most_directions``. Raises MemoryError where there is no room for any.
     """
     subspace = SearchSpace(products, model.views)
     most = int(min(most_directions, _MOST_DIRECTIONS))
@@ -294,7 +284,10 @@ def leading_solutions(
         exhausted = not _grow(subspace, model, wanted, most, progress.part)
         if not len(subspace):
             raise MemoryError("no memory left for new directions: create the operator with a larger memory_limit")
-        system = _solve(subspace, products, regularization, fallback)
+        b = None if products.identity_b else subspace.b.copy()
+        largest = 0.0 if b is None else float(np.abs(np.diagonal(b)).max())
+        rounding = 4 * products.oracle.n_features * float(np.finfo(float).eps) * largest
+        system = solve_pair(subspace.a.copy(), b, regularization=regularization, rounding=rounding, fallback=fallback)
         k = min(n_components, len(system.values))
         unsettled = progress.unsettled(subspace, system, k)
         vectors = subspace.combine(system.vectors[:, :k].T)
@@ -389,11 +382,3 @@ def _grow(subspace: SearchSpace, model: Model, wanted: Matrix, most: int, part: 
         wanted, *others = np.array_split(of_pencil, len(model.views))
         for rows in others:
             wanted[: len(rows)] += rows
-
-
-def _solve(subspace: SearchSpace, products: NoisyProducts, regularization: float, fallback: float) -> Eigensystem:
-    if products.identity_b:
-        return solve_pair(subspace.a.copy(), None, regularization=0.0, rounding=0.0)
-    d, b = products.oracle.n_features, subspace.b.copy()
-    rounding = 4 * d * float(np.finfo(float).eps) * float(np.abs(np.diagonal(b)).max())
-    return solve_pair(subspace.a.copy(), b, regularization=regularization, rounding=rounding, fallback=fallback)

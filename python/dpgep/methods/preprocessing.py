@@ -83,14 +83,6 @@ _LEAST = 1e-12
 _ROUNDS = 60
 
 
-@dataclass(frozen=True)
-class Shares:
-    """Shares of mu^2: for location and scale of the columns, and for each histogram of norms."""
-
-    columns: float
-    bound: float
-
-
 def prepare(
     stages: Stages,
     auto: AutoPreprocessing,
@@ -120,7 +112,7 @@ def location_and_scale(stages: Stages, auto: AutoPreprocessing, model: Model) ->
     """Location and scale of every column, for the whole budget: no bound is bought, and none holds."""
     if stages.n_columns > _MOST_COLUMNS:
         raise ValueError(f"location and scale are found for at most {_MOST_COLUMNS} columns, got {stages.n_columns}")
-    estimator = _Estimator(stages, auto, Shares(1.0, 0.0), model, False, _LEAST_CUT_OF_SIZES)
+    estimator = _Estimator(stages, auto, (1.0, 0.0), model, False, _LEAST_CUT_OF_SIZES)
     return estimator.columns(shifted=True)
 
 
@@ -130,7 +122,7 @@ class _Estimator:
 
     _stages: Stages
     _auto: AutoPreprocessing
-    _shares: Shares
+    _shares: tuple[float, float]  # of mu^2: for location and scale of the columns, and for each histogram of norms
     _model: Model
     _grouped: bool
     _least_cut: float
@@ -140,10 +132,12 @@ class _Estimator:
         self._indicators = [j for group in self._model.indicators for j in group]
         self._missing = self._auto.missing != "error"
         self._as_is = Preprocessing(1.0, missing=self._missing)
-        taken = self._shares.columns + 2 * self._shares.bound + self._covariance_share + (self._auto.quartiles or 0.0)
+        for_columns, for_bound = self._shares
+        taken = for_columns + 2 * for_bound + (_COVARIANCE_SHARE if self._auto.precondition == "full" else 0.0)
+        taken += self._auto.quartiles or 0.0
         if not (share is None and self._auto.quartiles is None) and taken > _MOST_PREPARING:
             raise ValueError(
-                f"share = {self._shares.columns:g} leaves too little for the answer: with the other stages it must "
+                f"share = {for_columns:g} leaves too little for the answer: with the other stages it must "
                 f"be at most {_MOST_PREPARING:g} of mu^2"
             )
 
@@ -151,9 +145,17 @@ class _Estimator:
         model, affordable = self._model, self._d <= _MOST_COLUMNS and self._affords("columns")
         if model.traits.scale_free and affordable:
             prepared = self._bounded(self.columns(shifted=shifted))
-            if self._auto.precondition == "full" or (mixed and model.traits.linear_free and self._affords("full")):
-                return self._uncorrelated(prepared, model.views)
-            return prepared
+            mixes = self._auto.precondition == "full" or (mixed and model.traits.linear_free and self._affords("full"))
+            if not mixes:
+                return prepared
+            # rows whose views have about a multiple of the identity as covariance, as far as a coarse release shows it
+            released = self._stages.second_moment(prepared, self._part(_COVARIANCE_SHARE))
+            linear = np.zeros((self._d, self._d))
+            ridge = max(_NOISE_KEPT * released.second_noise_level, released.rounding, _LEAST_EIGENVALUE)
+            for view in model.views:
+                values, vectors = np.linalg.eigh(released.second[view, view])
+                linear[view, view] = (vectors / np.sqrt(np.maximum(values, 0.0) + ridge)) @ vectors.T
+            return self._bounded(replace(prepared, linear=linear))
         if scaled and model.traits.is_covariance and affordable:
             norms = self._norms(self._as_is)  # a pass, which counts the people of a source
             in_range = norms.norms[0] >= 1 / _FAR and norms.norms[-1] <= _FAR
@@ -193,11 +195,8 @@ class _Estimator:
         return replace(found, scale=None, variance_error=None, largest=self._as_is.largest, unsure=(), unseen=())
 
     def _affords(self, precondition: Literal["columns", "units", "full"]) -> bool:
-        """Whether a preconditioning was asked for, or would help.
-
-        Of scaled columns, directions of unit variance have to stand out of the answer's noise, about 2 d^1.5/(n mu), at
-        all: if not, only what dominates the rows as they are can be found, and dividing by deviations would hide it. A
-        covariance has to be known to a part of it.
+        """Whether a preconditioning was asked for, or would help: of scaled columns, directions of unit variance have
+        to stand out of the answer's noise at all, and a covariance has to be known to a part of it.
         """
         n, asked = self._stages.n, self._auto.precondition
         if precondition == "full" and self._auto.missing == "pairwise":  # a mixture would be absent with any column
@@ -206,13 +205,9 @@ class _Estimator:
             return precondition == "columns"
         if asked != "auto":
             return asked is not None and (precondition != "full" or asked == "full")
-        if n is None or (precondition == "full" and self._shares.columns > _MOST_SHARE):
+        if n is None or (precondition == "full" and self._shares[0] > _MOST_SHARE):
             return precondition == "columns"
         return bool(n * self._stages.mu >= _WORTH[precondition] * self._d**1.5)
-
-    @property
-    def _covariance_share(self) -> float:
-        return _COVARIANCE_SHARE if self._auto.precondition == "full" else 0.0
 
     def _part(self, share: float) -> float:
         """The mu of a share of the whole mu^2."""
@@ -220,7 +215,8 @@ class _Estimator:
 
     def columns(self, *, shifted: bool) -> Preprocessing:
         """Location and scale of every column; the scale alone, about zero, if not ``shifted``."""
-        left, octaves = split_budget(self._part(self._shares.columns), 1 - _OCTAVES_SHARE)
+        whole = self._part(self._shares[0])
+        left, octaves = split_budget(whole, 1 - _OCTAVES_SHARE)
         found = ColumnRanges(self._d, missing=self._missing)
         ranges: dict[str | int, tuple[float, float]] = {j: (0.0, 1.0) for j in self._indicators}
         ranges.update(self._auto.ranges)
@@ -228,7 +224,7 @@ class _Estimator:
         if len(others):
             found.look(others, self._stages.magnitudes(others, octaves), self._n_rows)
         else:
-            left = self._part(self._shares.columns)
+            left = whole
         for j, ends in ranges.items():
             found.give(int(j), *ends)
         if shifted:
@@ -247,7 +243,10 @@ class _Estimator:
         spread = np.maximum(np.sqrt(np.maximum(variance, sums.deviation / n)), _LEAST_SPREAD)
         location = interval.middle + interval.half * mean if shifted else None
         bought = np.maximum(interval.half * spread, _LEAST_SCALE)
-        scale = np.maximum(bought, self._least_scales(location))
+        # indicators are not cut off: a rare one stays one, and its mean the share of the people
+        rare, least = 0.0 if location is None else location[self._indicators], np.zeros(self._d)
+        least[self._indicators] = np.maximum(rare, 1 - rare) / self._cut
+        scale = np.maximum(bought, least)
         shows = np.where(found.looked, *_SHOWS)
         shows[[int(j) for j in ranges]] = _SHOWS_IN_PUBLIC
         at_ends = found.looked & (square > _AT_ENDS) & (sums.deviation > _MISLEADING * n)
@@ -272,12 +271,6 @@ class _Estimator:
             magnitudes=found.magnitudes,
             places=found.places,
         )
-
-    def _least_scales(self, location: Matrix | None) -> Matrix:
-        """(d,), at which indicators are not cut off: a rare one stays one, and its mean the share of the people."""
-        least, share = np.zeros(self._d), 0.0 if location is None else location[self._indicators]
-        least[self._indicators] = np.maximum(share, 1 - share) / self._cut
-        return least
 
     def _look_at_quartiles(self, found: ColumnRanges, centre: Matrix, deviation: Matrix, mu: float) -> None:
         """Count people finely about the quartiles of all columns but indicators."""
@@ -335,16 +328,6 @@ class _Estimator:
         found.low[failed], found.high[failed] = low[failed], high[failed]
         return mu
 
-    def _uncorrelated(self, scaled: Preprocessing, views: list[slice]) -> Preprocessing:
-        """Rows whose views have about a multiple of the identity as covariance, as far as a coarse release shows it."""
-        released = self._stages.second_moment(scaled, self._part(_COVARIANCE_SHARE))
-        linear = np.zeros((self._d, self._d))
-        ridge = max(_NOISE_KEPT * released.second_noise_level, released.rounding, _LEAST_EIGENVALUE)
-        for view in views:
-            values, vectors = np.linalg.eigh(released.second[view, view])
-            linear[view, view] = (vectors / np.sqrt(np.maximum(values, 0.0) + ridge)) @ vectors.T
-        return self._bounded(replace(scaled, linear=linear))
-
     def _shifted(self, norms: Norms) -> Preprocessing:
         """The mean as a location, where it is long; again, while its noise is not short beside the rows."""
         mapped = self._as_is
@@ -377,7 +360,8 @@ class _Estimator:
             bound = mapped.largest * math.sqrt(self._d)
         else:
             bound = norms.quantile(quantile)
-        found = partial(replace, mapped, energy_kept=norms.kept(bound), rows_clipped=norms.longer(bound))
+        longer = float(norms.people[norms.norms > bound].sum() / norms.people.sum())
+        found = partial(replace, mapped, energy_kept=norms.kept(bound), rows_clipped=longer)
         if mapped.scale is None and not 1 / _FAR <= bound <= _FAR:  # a power of two changes no digit
             unit = math.ldexp(1.0, math.frexp(bound)[1])
             return found(bound=bound / unit, scale=np.full(self._d, unit))
@@ -399,7 +383,7 @@ class _Estimator:
         far = 1 + last + NORM_STEPS * np.array(_FAR_OCTAVES if shows_cut else [], dtype=np.intp)
         counted = mapped.uncut() if shows_cut else mapped
         starts = np.append(np.arange(first, last + 1), far)
-        histogram = self._stages.norms(counted, starts, self._part(self._shares.bound))
+        histogram = self._stages.norms(counted, starts, self._part(self._shares[1]))
         counts = histogram.values
         counts[0] = 0.0  # rows of zeros have no say
         (run,) = people_runs(counts[None], histogram.deviation, tail=0.0, noise_tail=_NORMS_TAIL)
@@ -416,14 +400,14 @@ class _Estimator:
         return Norms(norms, people, float(beyond @ people / total), float(people[~near].sum() / total))
 
 
-def _shares(n: float | None, d: int, mu: float, auto: AutoPreprocessing) -> Shares:
+def _shares(n: float | None, d: int, mu: float, auto: AutoPreprocessing) -> tuple[float, float]:
     """As much as the wanted noise takes, within limits: little budgets need large shares."""
     if n is None or math.isinf(mu):
         columns, bound = _LEAST_SHARE, _LEAST_BOUND_SHARE
     else:
         columns = min(max(4 * d * (n * mu * _WANTED_NOISE) ** -2, _LEAST_SHARE), _MOST_SHARE)
         bound = min(max(2 * (n * mu * _WANTED_NOISE) ** -2, _LEAST_BOUND_SHARE), _MOST_BOUND_SHARE)
-    return Shares(columns if auto.share is None else auto.share, bound)
+    return columns if auto.share is None else auto.share, bound
 
 
 @dataclass(frozen=True, eq=False)
@@ -467,10 +451,6 @@ class Norms:
         noise = 1.6 * math.sqrt(2 * d) / (n * mu) / in_squares
         return float(bounds[int(np.argmin(noise**2 + bias**2))])
 
-    def longer(self, bound: float) -> float:
-        """The share of the people whose norms are larger than a bound."""
-        return float(self.people[self.norms > bound].sum() / self.people.sum())
-
     def kept(self, bound: float) -> float:
         """The share of the squares of the norms that a bound keeps."""
         with np.errstate(over="ignore"):
@@ -483,16 +463,10 @@ def noise_weights(variances: Matrix, noise: Matrix, n_components: int) -> Matrix
     """(d,), the w of least error for the leading components, with a mean square of z of at most d: weights of noise.
 
     ``variances``, ``noise``: (d,), as they were bought, and the deviations of the noise in them. Rows x are released as
-    z = x/w, clipped to a bound R, and the covariance of x is that of z times w w^T. An entry (i, j) of it has noise in
-    proportion to R^2 w_i w_j, and R^2 to the mean square of z, sum_j s_j/w_j^2 for variances s. It matters by its size
-    over the difference of eigenvalues, here the larger of the two variances, or the last one that is asked for, s_K:
-
-        error(w) = (sum_j s_j/w_j^2)^2 sum_i sum_j w_i^2 w_j^2/max(s_i, s_j, s_K)^2,
-
-    convex in the logarithms of w. With G_ij = 1/max(s_i, s_j, s_K)^2, its slope is zero where q = w^2 has
-    q^2 (G q) = c s: a fixed point, for c = 1, of the map from q to sqrt(s/(G q)), which halves the distance of
-    logarithms. Equal w release rows as they are, w = sqrt(s) standardized ones. Where a variance is not known, rows may
-    be as long as it may be, and what is sure of it is compared.
+    z = x/w, clipped to a bound. With s the variances, s_K the last that is asked for and G_ij = 1/max(s_i, s_j, s_K)^2,
+    q = w^2 of least error is a fixed point of q <- sqrt(s/(G q)), which halves the distance of logarithms
+    (docs/mathematics.md, section 10). Where a variance is not known, rows may be as long as it may be, and what is sure
+    of it is compared.
     """
     most = np.maximum(variances, 0.0) + _MAY_BE * noise
     unit = float(most.max())

@@ -59,28 +59,25 @@ class ColumnRanges:
         found = [_Signs.of(*counted, histogram.deviation) for counted in each]
         self._people[columns] = [one.people for one in found]
         n = max(float(self._people.max()), 1.0) if n is None else n
-        self._keep(columns, histogram, sizes, n)
+        seen = [run for run in sizes if run.is_seen]
+        if seen:  # the counts of the octaves that hold people, and of some more
+            first = max(min(run.first for run in seen) - 1, 0)
+            octaves = slice(first, max(run.last for run in seen) + 1 + _OCTAVES_BEYOND)
+            counts = histogram.values[:, :, 1:][:, :, octaves]
+            kept, zeros_of_all = np.zeros((len(self.low), *counts.shape[1:])), np.zeros(len(self.low))
+            kept[columns], zeros_of_all[columns] = counts, histogram.values[:, 0, 0]
+            self.magnitudes = Magnitudes(FIRST_OCTAVE + first, kept, histogram.deviation, float(n), zeros_of_all)
         for j, one in zip(columns, found, strict=True):
             up, down, unseen = one.up, one.down, 0.0 if self._missing else n - one.people
             self.zero[j] = one.zeros > 0 and not up and not down
             self.seen[j] = one.is_seen and unseen <= _UNSEEN * n + one.noise
-            self.least_spread[j] = math.sqrt(one.zeros * (one.people - one.zeros)) / n * one.lower
+            least = min((side.lower for side in (up, down) if side is not None), default=0.0)
+            self.least_spread[j] = math.sqrt(one.zeros * (one.people - one.zeros)) / n * least
             everybody = unseen <= max(_MISSED * n, _SHOWN * one.noise)
             one_sided = (up is None) != (down is None) and not one.zeros and everybody
             self.narrow[j] = one_sided and len(up or down or ()) <= _NARROW_OCTAVES
             self.low[j] = -down.upper if down else up.lower if up and one_sided else 0.0
             self.high[j] = up.upper if up else -down.lower if down and one_sided else 0.0
-
-    def _keep(self, columns: NDArray[np.intp], histogram: NoisyCounts, sizes: list[BinRun], n: float) -> None:
-        """The counts of the octaves that hold people, and some more."""
-        seen = [run for run in sizes if run.is_seen]
-        if seen:
-            first = max(min(run.first for run in seen) - 1, 0)
-            octaves = slice(first, max(run.last for run in seen) + 1 + _OCTAVES_BEYOND)
-            counts = histogram.values[:, :, 1:][:, :, octaves]
-            kept, zeros = np.zeros((len(self.low), *counts.shape[1:])), np.zeros(len(self.low))
-            kept[columns], zeros[columns] = counts, histogram.values[:, 0, 0]
-            self.magnitudes = Magnitudes(FIRST_OCTAVE + first, kept, histogram.deviation, float(n), zeros)
 
     def keep_places(self, columns: NDArray[np.intp], interval: Interval, histogram: NoisyCounts) -> None:
         """The counts of some columns over equal parts of these intervals, in the place of earlier ones."""
@@ -170,11 +167,6 @@ class _Signs:
     noise: float  # its deviation, in `people`
     is_seen: bool  # whether noise alone hardly makes its octaves
 
-    @property
-    def lower(self) -> float:
-        """The least magnitude of what is not zero."""
-        return min((side.lower for side in (self.up, self.down) if side is not None), default=0.0)
-
     @classmethod
     def of(cls, zeros: float, sizes: BinRun, up: BinRun, down: BinRun, deviation: float) -> _Signs:
         """``sizes``: octaves of both signs together, since in wide columns about zero each holds few people."""
@@ -197,9 +189,8 @@ def people_runs(
     """Of each histogram, (d, n_bins), the run of neighbouring bins with most people beyond a deviation of the noise for
     each; ``within``: among these bins alone.
 
-    Wide columns have few people in any bin: they are seen by their sum, and empty bins between them cost little. At
-    either end what noise may have made, up to ``noise_tail`` deviations, is left outside, and in any case this share,
-    ``tail``, of the people.
+    Wide columns are seen by the sum of their bins. At either end what noise may have made, up to ``noise_tail``
+    deviations, is left outside, and in any case this share, ``tail``, of the people.
     """
     whole = (0, histograms.shape[1])
     places = [whole] * len(histograms) if within is None else [(run.first, len(run)) for run in within]

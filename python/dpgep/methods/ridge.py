@@ -106,8 +106,7 @@ class Repeats:
     def chosen(self, noise_level: float) -> Ridge:
         """The multiple of the noise level of B, among ``MULTIPLES``, whose error of the span is least.
 
-        Of those within the factor ``TIE`` of the least, the one nearest to the noise level itself. Where K components
-        are the whole space, the sum of their errors counts.
+        Within ``TIE`` of it, the one nearest to the noise level. Of K = d components, the sum of their errors counts.
         """
         ridges = self.errors(noise_level * np.array(MULTIPLES))
         errors = np.array([ridge.subspace_error for ridge in ridges])
@@ -140,9 +139,7 @@ class Repeats:
 
 def _solutions(pair: MatrixPencil, k: int, regularizations: Matrix, root: Matrix) -> Matrix:
     """R V (..., m, d, K) with unit columns, V the leading solutions of A v = lambda (B_+ + xi I) v for each of m xi, R
-    the ``root`` with R^T R = B of the truth.
-
-    One eigendecomposition of each B serves all. A column is zero where B_+ + xi I has rank below K.
+    the ``root`` with R^T R = B of the truth. A column is zero where B_+ + xi I has rank below K.
     """
     if pair.b is None:
         vectors = np.linalg.eigh(pair.a)[1][..., ::-1]

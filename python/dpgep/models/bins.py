@@ -102,8 +102,7 @@ class Histograms(Shown):
 
         With L people in the k first of m cells, and T in all, L/T has the variance s^2 (k (1 - p)^2 + (m - k) p^2)/T^2
         of the noise where it is p, and p (1 - p)/T of people. The value is as if people were even within cells; an
-        interval holds the whole cells that it ends in, where one value may have many people. NaN where the noise hides
-        how many people there are.
+        interval holds the whole cells that it ends in. NaN where the noise hides how many people there are.
         """
         m, total = self.counts.shape[1], self.counts.sum(axis=1)
         known = total > _SHOWN * self.deviation * math.sqrt(m)
@@ -191,11 +190,10 @@ class Magnitudes(Shown):
 
         Rows of an entry z, times ``image`` if it is not 1, and d - 1 others of mean square 1 are shortened to
         ``bound``. Octaves that noise hides continue those that are seen: logarithms of counts fall faster and faster,
-        by second differences as the last three show (those of both signs alike in columns about zero that have both),
-        as in normal, log-normal, gamma, Student's and Pareto's laws. Where an empty octave contradicts that there is no
-        more, but for octaves that stand out alone. 0 where octaves do not show how a column ends: where it is narrow
-        for its place, so that second differences are below -2, and about zero, where octaves fall late, with much
-        noise. First of the counts as they are, then of counts with as much noise again, which show how sure that is.
+        by second differences as the last three show (of both signs alike in columns about zero that have both). 0 where
+        octaves do not show how a column ends: where second differences are below -2, and about zero where octaves fall
+        late, with much noise. First of the counts as they are, then of counts with as much noise again, which show how
+        sure that is.
         """
         d, generator = len(self.counts), np.random.default_rng(_SEED)
         about_zero = ((np.abs(location) < _ABOUT_ZERO * scale) & ~self._one_sided)[:, None, None]  # both signs alike

@@ -44,22 +44,6 @@ class PlausibleTruth(Protocol):
         """A and B with new noise of the release's law; with ``n_draws``, the results of that many calls, stacked."""
 
 
-class Released(Protocol):
-    """What a curator released for a model: moments of rows, or the two matrices themselves. All public."""
-
-    @property
-    def mean(self) -> Matrix | None:
-        """The mean of the rows, where it was released."""
-
-    @property
-    def noiseless(self) -> bool:
-        """Whether nothing in it carries noise."""
-
-    @property
-    def clipped(self) -> float:
-        """Share of the people whose rows were beyond the bound; known only where there is no noise."""
-
-
 @dataclass(frozen=True)
 class Scatter:
     """total T + within W, or some blocks of it: one of the two matrices of a model of rows.
@@ -191,7 +175,7 @@ class NoisyPencil(ABC):
     """A and B of a model as they were released, and the law of their noise: public values alone."""
 
     model: Model
-    released: Any
+    released: Any  # moments of rows, or the two matrices themselves
     # expected operator norm of the noise in B, the noise level of its pair; None where B is the identity
     noise_of_b: float | None = field(init=False)
     isotropic: bool = field(init=False, default=True)  # whether the noise is the same in all directions

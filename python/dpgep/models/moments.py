@@ -203,9 +203,11 @@ def pooled_by_precision(first: ReleasedMoments, second: ReleasedMoments) -> Rele
 
 def groups_alone(released: ReleasedGroups, of_sums: Matrix, of_counts: Matrix) -> ReleasedGroups:
     """Sums and counts of releases of groups without differences, by stacks of normal deviates: one mean, new noise."""
-    noise = released.noise
+    noise, shares = released.noise, np.empty(0)
+    if released.sums.size:  # of people per group, as if they were sure: they sum to 1
+        shares = effective_counts(released) / effective_counts(released).sum()
     return ReleasedGroups(
-        sums=mean_factor(released).T * _shares(released) + noise.sums * of_sums,
+        sums=mean_factor(released).T * shares + noise.sums * of_sums,
         counts=released.counts + noise.counts * of_counts,
         n=released.n,
         noise=noise,
@@ -333,34 +335,22 @@ def mean_factor(moments: ReleasedGroups) -> Matrix:
     return np.empty((*leading, 0, d))
 
 
-def _shares(moments: ReleasedGroups) -> Matrix:
-    """Share of people per group, as if they were sure: they sum to 1."""
-    if not moments.sums.size:
-        return np.empty(0)
-    counts = effective_counts(moments)
-    return np.asarray(counts / counts.sum())
-
-
 def group_factors(moments: ReleasedGroups) -> tuple[Matrix, Matrix]:
     """(S, w) with sum_g w_g S_g S_g^T the raw between-group moment: S_g (rows) the sums, 1/w_g the counts per group.
 
     A group that noise drowns (an empty class, say) would add a large spurious direction. So sums are shrunk towards
     zero by the positive-part James-Stein factor 1 - (d - 2) s^2 / |S_g|^2, and counts below their noise count as that.
     """
-    shrunk = moments.sums * _james_stein(moments)[..., None, :]
+    squared = np.einsum("...ij,...ij->...j", moments.sums, moments.sums)
+    noise = max(moments.sums.shape[-2] - 2, 0) * moments.noise.sums**2
+    kept = np.clip(1 - np.divide(noise, squared, out=np.zeros_like(squared), where=squared > 0), 0.0, 1.0)
+    shrunk = moments.sums * kept[..., None, :]
     return np.asarray(shrunk.swapaxes(-1, -2)), 1 / effective_counts(moments)
 
 
 def effective_counts(moments: ReleasedGroups) -> Matrix:
     """Counts per group as shares of n: at least one person, and at least one deviation of their noise."""
     return np.maximum(moments.counts, max(1.0 / moments.n, moments.noise.counts))
-
-
-def _james_stein(moments: ReleasedGroups) -> Matrix:
-    d = moments.sums.shape[-2]
-    squared = np.einsum("...ij,...ij->...j", moments.sums, moments.sums)
-    noise = max(d - 2, 0) * moments.noise.sums**2
-    return np.asarray(np.clip(1 - np.divide(noise, squared, out=np.zeros_like(squared), where=squared > 0), 0.0, 1.0))
 
 
 def symmetric_form_variance(left: Any, right: Matrix, profile: Matrix | float = 1.0) -> Matrix:
@@ -462,7 +452,7 @@ def standardization_of(released: ReleasedMoments) -> Standardization:
     second = np.diagonal(released.second)
     mean_square = np.square(mean_factor(released)).sum(axis=0)  # 0 where no mean is subtracted
     noise, variances = released.noise, second - mean_square
-    of_second = noise.second**2 * _diagonal_of(released.profile)
+    of_second = noise.second**2 * _diagonal_of(released)
     # first order: Z_jj - 2 m_j e_j + m_j^2 times the noise of n
     deviations = np.sqrt(of_second + 4 * mean_square * noise.sums**2 + (mean_square * noise.counts) ** 2)
     rounding = np.abs(second) * (_SUMMED * released.n if released.noiseless else _EXACT)
@@ -499,7 +489,7 @@ def correlation_form_variance(released: ReleasedMoments, left: Any, right: Matri
         qq, qy, yy = weights * q * q, weights * q * y, weights * y * y
         return (qy.T @ pp + qq.T @ px) / 2, (yy.T @ pp + 2 * qy.T @ px + qq.T @ xx) / 4
 
-    shared, squared = on_diagonal(np.broadcast_to(_diagonal_of(released.profile), len(q))[:, None])
+    shared, squared = on_diagonal(_diagonal_of(released)[:, None])
     variance += noise.second**2 * (squared - 2 * shared)
     if released.sums.size:
         m = m.T
@@ -520,5 +510,5 @@ def correlation_noise(released: ReleasedMoments, standard: Standardization) -> f
     return deviation * float(np.sqrt(2 * inverse.sum() * inverse.max()))
 
 
-def _diagonal_of(profile: Matrix | float) -> Matrix | float:
-    return np.diagonal(profile) if isinstance(profile, np.ndarray) else profile
+def _diagonal_of(released: ReleasedMoments) -> Matrix:
+    return np.broadcast_to(released.profile, released.second.shape).diagonal()

@@ -127,9 +127,10 @@ def truth_of_views(pencil: NoisyPencil, most_features: int) -> PlausibleMoments:
     numbers: list[Matrix] = []
     for i, view in enumerate(views):
         others = np.delete(np.arange(model.n_features), view)
-        seen = _View.seen_through(covariance[view, view], covariance[view][:, others], deviation)
-        beside = [joint[i][j] for j in range(len(views)) if j != i]
-        cross, means[i], number, spectrum = seen.merged(np.hstack(beside), means[i], share)
+        beside, released_cross = [joint[i][j] for j in range(len(views)) if j != i], covariance[view][:, others]
+        cross, means[i], number, spectrum = _view(
+            covariance[view, view], released_cross, np.hstack(beside), means[i], deviation, share
+        )
         ends = np.cumsum([block.shape[1] for block in beside])[:-1]
         for j, block in zip((j for j in range(len(views)) if j != i), np.split(cross, ends, axis=1), strict=True):
             joint[i][j], joint[j][i] = block, block.T
@@ -156,55 +157,39 @@ def _signal_between(covariance: Matrix, views: Sequence[slice], deviation: float
     return blocks
 
 
-@dataclass(frozen=True, eq=False)
-class _View:
-    """A view's covariance before noise: ``values`` along the columns of ``basis``, of which the first ``n_above`` stand
-    out of its noise and the others carry what the cross-covariance has elsewhere; ``rest`` in all other directions.
+def _view(
+    covariance: Matrix, released: Matrix, cross: Matrix, mean: Matrix, deviation: float, share: float
+) -> tuple[Matrix, Matrix, Matrix, Matrix]:
+    """A view's covariance before noise in fewer directions: ``cross`` and ``mean`` there, for how many each stands, and
+    its value. First those that stand out of the noise, then those that carry what the ``released`` cross-covariance has
+    elsewhere, and all others, of one value.
     """
-
-    basis: Matrix
-    values: Matrix
-    n_above: int
-    rest: float
-
-    @staticmethod
-    def seen_through(covariance: Matrix, cross: Matrix, deviation: float) -> _View:
-        values, vectors = scipy.linalg.eigh(covariance, check_finite=False)
-        shown = values > null.edge(len(values), deviation)
-        below = vectors[:, ~shown]
-        along = below @ null.low_rank_before_noise(below.T @ cross, deviation / math.sqrt(2)).left
-        found, rotation = np.linalg.eigh(along.T @ covariance @ along)  # SciPy's refused empty ones
-        known = np.concatenate(
-            [null.spectrum_before_noise(values, deviation)[shown], null.spectrum_before_noise(found, deviation)]
-        )
-        n_rest = len(values) - len(known)
-        rest = null.swamped_mean(float(values.sum() - known.sum()), n_rest, deviation) if n_rest else 0.0
-        basis = null.upright(np.hstack([vectors[:, shown], along @ rotation]))
-        return _View(basis, known, int(shown.sum()), rest)
-
-    def merged(self, cross: Matrix, mean: Matrix, share: float) -> tuple[Matrix, Matrix, Matrix, Matrix]:
-        """The cross-covariance and the mean in fewer directions; for how many each stands; its value."""
-        rows = np.column_stack([cross, mean])
-        known, beside = self.basis.T @ rows, mean - self.basis @ (self.basis.T @ mean)
-        others = np.zeros((len(rows) - len(known), rows.shape[1]))
-        others[:1, -1] = np.linalg.norm(beside)
-        parts = [
-            null.merged_directions(values, part, max(math.ceil(share * len(values)), _FEWEST))
-            for values, part in (
-                (self.values[: self.n_above], known[: self.n_above]),
-                (np.full(len(others), self.rest), others),
-            )
-        ]
-        parts.insert(1, (self.values[self.n_above :], known[self.n_above :], np.ones(len(known) - self.n_above)))
-        merged, rows, numbers = (np.concatenate(part) for part in zip(*parts, strict=True))
-        return rows[:, :-1], rows[:, -1], numbers, merged
+    values, vectors = scipy.linalg.eigh(covariance, check_finite=False)
+    shown = values > null.edge(len(values), deviation)
+    below = vectors[:, ~shown]
+    along = below @ null.low_rank_before_noise(below.T @ released, deviation / math.sqrt(2)).left
+    found, rotation = np.linalg.eigh(along.T @ covariance @ along)  # SciPy's refused empty ones
+    above, middle = null.spectrum_before_noise(values, deviation)[shown], null.spectrum_before_noise(found, deviation)
+    n_above, n_rest = len(above), len(values) - len(above) - len(middle)
+    left = float(values.sum() - np.concatenate([above, middle]).sum())
+    rest = null.swamped_mean(left, n_rest, deviation) if n_rest else 0.0
+    basis = null.upright(np.hstack([vectors[:, shown], along @ rotation]))
+    rows = np.column_stack([cross, mean])
+    known, others = basis.T @ rows, np.zeros((n_rest, rows.shape[1]))
+    others[:1, -1] = np.linalg.norm(mean - basis @ (basis.T @ mean))
+    most = [max(math.ceil(share * n), _FEWEST) for n in (n_above, n_rest)]
+    parts = [
+        null.merged_directions(above, known[:n_above], most[0]),
+        (middle, known[n_above:], np.ones(len(middle))),
+        null.merged_directions(np.full(n_rest, rest), others, most[1]),
+    ]
+    merged, rows, numbers = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return rows[:, :-1], rows[:, -1], numbers, merged
 
 
 def truth_of_groups(pencil: NoisyPencil, most_features: int) -> PlausibleMoments:
-    """Of groups, whose means and scatter carry noise.
-
-    Directions of the means count besides those in which the scatter W within groups stands out of the noise: along
-    these W is known to the deviation of one entry, however many features there are.
+    """Of groups, whose means and scatter W carry noise. Along directions of the means, besides those in which W stands
+    out, W is known to the deviation of one entry, however many features there are.
     """
     released = pencil.released
     factors, weights = group_factors(released)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -244,9 +244,8 @@ class Preprocessing(Shown):
     def bits(self) -> int:
         """Mapped rows are rounded to the grid of 2^-bits before they are multiplied by ``linear``.
 
-        Both factors of a product are then integers, in units of a power of two, of norms below 2^26: all partial sums
-        are integers below 2^52, which no order of additions rounds. The image of a row is a function of that row alone,
-        to the last bit.
+        Both factors are then integers, in units of a power of two, of norms below 2^26: partial sums are below 2^52,
+        and no order of additions rounds. The image of a row is a function of that row alone, to the last bit.
         """
         assert self.linear is not None
         return _bits_for(self.largest * math.sqrt(len(self.linear)))
@@ -261,8 +260,7 @@ class Preprocessing(Shown):
     def eigenvalues(self, values: Matrix) -> Matrix:
         """Eigenvalues of a model that depends on scales, whose rows have one scale, in the units of the rows.
 
-        Rows that are cut to the bound have less variance, in all directions alike if the directions of rows do not
-        depend on their lengths; this is made up for.
+        That rows cut to the bound have less variance is made up for, as if it were so in all directions alike.
         """
         return values / self.energy_kept if self.scale is None else values / self.energy_kept * self.scale[0] ** 2
 
@@ -300,9 +298,8 @@ class Preprocessing(Shown):
     def shown_by(self, released: ReleasedMoments) -> Preprocessing:
         """The same, with scales as sure that released moments of the rows show to be about deviations of the columns.
 
-        The variance of a scaled column, in units of what the bound keeps, is then about 1, and its mean about 0: where
-        entries were cut off about a wrong location, only that shows it. Nor does the column alone make rows as long as
-        the bound.
+        The variance of a scaled column, in units of what the bound keeps, is then about 1, its mean about 0, as entries
+        may have been cut off about a wrong location, and the column alone does not make rows as long as the bound.
         """
         if not self.unsure or self.variance is not None:
             return self
@@ -335,10 +332,6 @@ class Preprocessing(Shown):
         magnitudes, places = self.magnitudes, self.places
         return None if magnitudes is None else magnitudes.counts, None if places is None else places.counts
 
-    def _numbers(self) -> tuple[Any, ...]:
-        shown = self.energy_kept, self.energy_cut, self.rows_clipped, self.rows_cut
-        return self.bound, self.largest, self.missing, self.unsure, self.pairwise, *shown
-
     def require_columns(self, d: int) -> None:
         """Raise ValueError for another number of columns."""
         for part in (*self.parts().values(), *self._counts):
@@ -368,10 +361,9 @@ class Preprocessing(Shown):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Preprocessing):
             return NotImplemented
-        same_numbers = self._numbers() == other._numbers()
-        mine, others = ([*each.parts().values(), *each._counts] for each in (self, other))
-        pairs = zip(mine, others, strict=True)
-        return same_numbers and all(a is b if a is None or b is None else np.array_equal(a, b) for a, b in pairs)
+        names = [each.name for each in fields(self) if each.name not in ("magnitudes", "places")]
+        mine, others = ([*(getattr(each, name) for name in names), *each._counts] for each in (self, other))
+        return all(map(np.array_equal, mine, others))
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -484,8 +476,7 @@ def octave_losses(preprocessing: Preprocessing, made_up: Matrix) -> tuple[Matrix
     d, magnitudes, linear = len(made_up), preprocessing.magnitudes, preprocessing.linear
     if magnitudes is None:
         return (np.zeros(d),) * 4
-    location = np.zeros(d) if preprocessing.location is None else preprocessing.location
-    scale = np.ones(d) if preprocessing.scale is None else preprocessing.scale
+    location, scale = location_and_scale(preprocessing, d)
     image = None if linear is None else np.linalg.norm(linear, axis=1)
     squares, shifts = magnitudes.beyond(location, scale, preprocessing.bound, image)
     ordered = np.sort(np.maximum(squares - made_up, 0.0), axis=0)
@@ -495,11 +486,7 @@ def octave_losses(preprocessing: Preprocessing, made_up: Matrix) -> tuple[Matrix
 
 
 def _variances_before_noise(values: Matrix, noise: float, bound: float) -> Matrix:
-    """Those of clipped rows along axes, from released ones, ascending: less, the less the noise shows of their sum.
-
-    That of rows within a bound is below its square. Noise that passed for variance would be taken for rows that were
-    cut to nothing, and be multiplied as such.
-    """
+    """Those of clipped rows along axes, from released ones, ascending: less, the less the noise shows of their sum."""
     found = spectrum_before_noise(values[::-1], noise)[::-1]
     total = min(float(values.sum()), bound**2)
     if total <= 0:
@@ -523,9 +510,8 @@ def _factors(
     """t_i/l_i; the share k of all squares that the bound keeps, and what it would keep of Gaussian rows, r.
 
     Where ``kept``, by the histogram, is more than r, rows are shorter than Gaussian ones, or noise hides the longest:
-    that is decided by how much is ``left`` of the variances, as far as its error allows, and r where it does not. Of
-    rows that lose less than Gaussian ones, each direction loses as many times less. Where it is less than r, rows are
-    taken to be so far between Gaussian ones and those of Student's law that they lose as much.
+    how much is ``left`` of the variances decides, as far as its error allows. Where it is less, rows are taken to be so
+    far between Gaussian ones and those of Student's law that they lose as much.
     """
     d, generator = len(clipped), np.random.default_rng(_SEED)
     squares = generator.standard_normal((max(_ENTRIES // d, 1), d)) ** 2

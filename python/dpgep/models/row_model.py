@@ -477,10 +477,8 @@ def with_eigenvalues(before: MomentsPencil, vectors: Matrix, old: Matrix, new: M
 
 
 def _steps_between(steps: Matrix, duals: Matrix, vectors: Matrix, views: Sequence[slice]) -> Matrix:
-    """The c for which the blocks of sum_i c_i (B v_i)(B v_i)^T between views change eigenvalues by ``steps``.
-
-    To first order eigenvalue k changes by sum_i c_i ((v_k^T B v_i)^2 - sum over views w of (v_kw^T B_w v_iw)^2), where
-    v_k^T B v_i is 1 for k = i, else 0. Of two views each has half of it: c is twice the step.
+    """The c for which the blocks of sum_i c_i (B v_i)(B v_i)^T between views change eigenvalues by ``steps``: to first
+    order k by sum_i c_i ((v_k^T B v_i)^2 - sum over views w of (v_kw^T B_w v_iw)^2), where v_k^T B v_i = [i = k].
     """
     if len(views) == 2:
         return 2 * steps

@@ -110,8 +110,7 @@ def fantope_relaxation(
 def leading_vectors(matrix: Matrix, n_components: int) -> Matrix:
     """The K leading eigenvectors of a symmetric P, (K, d) unit rows, descending, largest entry of each positive.
 
-    For B = I they are the components. Otherwise P is about V V^T with B-orthonormal columns: the rows span the leading
-    generalized eigenvectors, and for K = 1 are one.
+    Where B is not the identity, P is about V V^T with B-orthonormal columns, and the rows span the solutions.
     """
     require_count("n_components", n_components, largest=len(matrix))
     _, vectors = scipy.linalg.eigh(matrix, driver="evd")
@@ -160,21 +159,18 @@ class _Projection:
 
 
 def _shift(values: Matrix, total: float) -> float:
-    """A root gamma of sum_j min(1, max(w_j - gamma, 0)) = total, for 0 < total <= len(values).
-
-    The sum is piecewise linear and falls; its breakpoints are the w_j and the w_j - 1.
-    """
+    """A root gamma of sum_j min(1, max(w_j - gamma, 0)) = total, for 0 < total <= len(values)."""
     ascending = np.sort(values)
-    points = np.sort(np.concatenate([ascending - 1.0, ascending]))
-    sums = _excess(ascending, points) - _excess(ascending, points + 1.0)
-    return float(np.interp(total, sums[::-1], points[::-1]))
-
-
-def _excess(ascending: Matrix, points: Matrix) -> Matrix:
-    """sum_j max(w_j - p, 0) for every point p."""
-    first_above = np.searchsorted(ascending, points)
     tails = np.append(np.cumsum(ascending[::-1])[::-1], 0.0)
-    return np.asarray(tails[first_above] - points * (len(ascending) - first_above))
+
+    def excess(points: Matrix) -> Matrix:
+        """sum_j max(w_j - p, 0) for every point p."""
+        first_above = np.searchsorted(ascending, points)
+        return np.asarray(tails[first_above] - points * (len(ascending) - first_above))
+
+    points = np.sort(np.concatenate([ascending - 1.0, ascending]))  # the sum is linear between these, and falls
+    sums = excess(points) - excess(points + 1.0)
+    return float(np.interp(total, sums[::-1], points[::-1]))
 
 
 class _Admm:
@@ -244,8 +240,7 @@ class _Admm:
 class _Congruence(_Admm):
     """B = U diag(c b) U^T with det(b) = 1: constraints P = U Q U^T and H = c S Q, S_ij = sqrt(b_i b_j) entrywise.
 
-    H, Q and the second dual variable live in the eigenbasis of B; the Fantope does not see the rotation. H is kept
-    as H / c.
+    H, kept as H / c, Q and the second dual variable live in the eigenbasis of B: the Fantope does not see the rotation.
     """
 
     def __init__(self, a: Matrix, b: Matrix, ridge: float, penalty: float, k: int) -> None:

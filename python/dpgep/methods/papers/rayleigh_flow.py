@@ -9,7 +9,6 @@ known by its products ("lazy"), which costs one release however long the flow ru
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -85,9 +84,7 @@ class FlowOptions(Options):
     memory_limit: Bytes = base.MEMORY_LIMIT
 
     sparsity = 0  # not truncated
-    separate_supports = False
-    refines = False
-    truncates_start = False
+    separate_supports = refines = truncates_start = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -247,7 +244,17 @@ def flow_on(curator: Curator, products: NoisyProducts, initial: InitialVectors, 
     # directions in which v^T B v is zero. `release` projects instead, which needs all of B.
     multiple, n_answers = (WHOLE, 1) if products.lazy else (PART, options.most_iterations)
     ridge = products_ridge(products, options.regularization, multiple=multiple, n_answers=n_answers)
-    step, shift = options.step_size or _default_step(curator, products, ridge), curator.model.traits.shift
+    shift = curator.model.traits.shift
+    if options.step_size:
+        step = options.step_size
+    elif products.identity_b:
+        step = STEP if products.lazy or shift is not None else _STEP_OF_ONE
+    else:
+        largest_b = curator.public.largest_b
+        if products.lazy:
+            largest_b = _largest_eigenvalue(products, curator, of_b=True)
+        assert largest_b is not None  # checked before anything was released
+        step = STEP / max(largest_b + ridge, np.finfo(float).tiny)
     if shift is None:  # about what makes A + shift B positive semidefinite
         # under fresh noise there is one component alone: its own quotient takes the place of the shift
         shift = _largest_eigenvalue(products, curator, of_b=False) if products.lazy else 0.0
@@ -261,6 +268,10 @@ def flow_on(curator: Curator, products: NoisyProducts, initial: InitialVectors, 
         flows.append(_run(products, start, options, step, ridge, shift, share))
     best = max(flows, key=lambda flow: -math.inf if math.isnan(flow.objective) else flow.objective)
     model = curator.model
+    # v^T B v of vectors that were asked before; under fresh noise nobody knows: its noise level
+    sizes = np.full(len(best.vectors), 1.0 if products.identity_b else products.noise_level)
+    if products.lazy and not products.identity_b:
+        sizes = np.maximum(np.einsum("ij,ij->i", best.vectors, products.times(best.vectors)[1]), 0.0)
     # vectors drawn at random, if the flow began there, tell the centre of A
     known = initial.kind == "random" and len(best.quotients) > 0 and products.identity_b
     diagnostics = FlowDiagnostics(
@@ -270,7 +281,7 @@ def flow_on(curator: Curator, products: NoisyProducts, initial: InitialVectors, 
             model,
             products,
             best.eigenvalues,
-            _sizes(products, best.vectors) + ridge,
+            sizes + ridge,
             ridge=ridge,
             centre=null_eigenvalue(model, best.quotients[0]) if known else 0.0,
             sparsity=options.sparsity or None,
@@ -284,27 +295,23 @@ def flow_on(curator: Curator, products: NoisyProducts, initial: InitialVectors, 
         initial=initial,
         support=base.support_of(best.vectors),
     )
-    said = _accuracy_warnings(products, best, diagnostics.objectives)
+    said = []
+    if best.n_iterations == 0:
+        said.append("the noisy answers allowed no step: the components are the starting vectors")
+    elif products.lazy and not best.converged:
+        said.append(
+            f"the flow had not converged after {best.n_iterations} iterations: raise n_iterations (under lazy noise "
+            'they cost no privacy) or memory_limit, or use method="release"'
+        )
+    reached = sorted(diagnostics.objectives, reverse=True)
+    if len(reached) > 1 and reached[1] < best.objective - _AGREEMENT * abs(best.objective):
+        others = ", ".join(f"{value:.4g}" for value in reached[1:])
+        said.append(
+            f"only one of {len(reached)} starts reached the sum of eigenvalues {best.objective:.4g} (others: "
+            f"{others}): components may be lost that more iterations do not find; raise n_starts, try another init, "
+            'or use method="release" with sparsity'
+        )
     return base.method_result(model, products.groups, best.vectors, best.eigenvalues, diagnostics, said)
-
-
-def _sizes(products: NoisyProducts, vectors: Matrix) -> Matrix:
-    """v^T B v of unit vectors that were asked before; under fresh noise nobody knows: its noise level."""
-    if products.identity_b:
-        return np.ones(len(vectors))
-    if not products.lazy:
-        return np.full(len(vectors), products.noise_level)
-    return np.asarray(np.maximum(np.einsum("ij,ij->i", vectors, products.times(vectors)[1]), 0.0))
-
-
-def _default_step(curator: Curator, products: NoisyProducts, ridge: float) -> float:
-    if products.identity_b:
-        return STEP if products.lazy or curator.model.traits.shift is not None else _STEP_OF_ONE
-    if products.lazy:
-        largest = _largest_eigenvalue(products, curator, of_b=True)
-        return STEP / max(largest + ridge, np.finfo(float).tiny)
-    assert curator.public.largest_b is not None  # checked before anything was released
-    return STEP / (curator.public.largest_b + ridge)
 
 
 class _Enough(Exception):
@@ -312,9 +319,8 @@ class _Enough(Exception):
 
 
 def _largest_eigenvalue(products: NoisyProducts, curator: Curator, *, of_b: bool) -> float:
-    """Largest eigenvalue of the noisy A or B, by products that cost nothing; within a twentieth, from above.
-
-    A third of the room for directions may be used up: then twice the largest stretch of a vector seen serves.
+    """Largest eigenvalue of the noisy A or B, by products that cost nothing; within a twentieth, from above. If a third
+    of the room for directions is used up, twice the largest stretch of a vector seen serves.
     """
     d = curator.model.n_features
     start = curator.public_generator().standard_normal(d)
@@ -439,21 +445,3 @@ def _ritz(products: NoisyProducts, vectors: Matrix, ridge: float, *, rotate: boo
     values = np.diagonal(a) / np.maximum(np.abs(np.diagonal(b)), np.finfo(float).tiny)
     order = np.argsort(-values, kind="stable")
     return vectors[order], values[order]
-
-
-def _accuracy_warnings(products: NoisyProducts, flow: _Flow, objectives: tuple[float, ...]) -> Iterator[str]:
-    if flow.n_iterations == 0:
-        yield "the noisy answers allowed no step: the components are the starting vectors"
-    elif products.lazy and not flow.converged:
-        yield (
-            f"the flow had not converged after {flow.n_iterations} iterations: raise n_iterations (under lazy noise "
-            'they cost no privacy) or memory_limit, or use method="release"'
-        )
-    reached = sorted(objectives, reverse=True)
-    if len(reached) > 1 and reached[1] < flow.objective - _AGREEMENT * abs(flow.objective):
-        others = ", ".join(f"{value:.4g}" for value in reached[1:])
-        yield (
-            f"only one of {len(reached)} starts reached the sum of eigenvalues {flow.objective:.4g} (others: "
-            f"{others}): components may be lost that more iterations do not find; raise n_starts, try another init, "
-            'or use method="release" with sparsity'
-        )

@@ -14,7 +14,7 @@ from the paper, and why.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -31,7 +31,7 @@ from dpgep.methods.release import release, singular_warning
 from dpgep.methods.ridge import PART, products_ridge
 from dpgep.models.model import Matrix, PublicSide
 from dpgep.privacy.curator import Curator
-from dpgep.privacy.products import ProductNoise, Products
+from dpgep.privacy.products import NoisyProducts, ProductNoise, Products
 from dpgep.serialization import stored_as
 
 # A phase has converged where no whitened direction is correlated with the others, or the span moves, by more than this.
@@ -42,9 +42,8 @@ _STILL = 1e-4
 _SHORTEST = 1e-3
 # Under lazy noise, how many steps on B until the next look at whether they are enough: it costs half as much as a step.
 _LOOK = 10
-# 15 are the paper's; an iteration on B costs a QR of d x d, one on A of d x K.
-_ITERATIONS_B = {"fresh": 15, "lazy": 30}
-_ITERATIONS_A = {"fresh": 15, "lazy": 300}
+# On B and on A. 15 are the paper's; an iteration on B costs a QR of d x d, one on A of d x K.
+_ITERATIONS = {"fresh": (15, 15), "lazy": (30, 300)}
 
 Times = Callable[[Matrix], Matrix]
 
@@ -105,12 +104,10 @@ class DpsrOptions(Options):
     sparsity = 0  # not truncated
 
     @property
-    def most_iterations_b(self) -> int:
-        return self.n_iterations_b or _ITERATIONS_B[self.noise]
-
-    @property
-    def most_iterations_a(self) -> int:
-        return self.n_iterations_a or _ITERATIONS_A[self.noise]
+    def most_iterations(self) -> tuple[int, int]:
+        """With B, and with A."""
+        of_b, of_a = _ITERATIONS[self.noise]
+        return self.n_iterations_b or of_b, self.n_iterations_a or of_a
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,10 +211,10 @@ class _Leading:
 
 def dpsr(curator: Curator, n_components: int, options: DpsrOptions) -> MethodResult:
     """The K leading solutions by two rounds of noisy gradient steps; sparse ones under `DpsrsOptions`."""
-    n_products = options.most_iterations_b + options.most_iterations_a
+    most_b, n_products = options.most_iterations[0], sum(options.most_iterations)
     products = curator.answer(Products(ProductNoise(options.noise, "goe", n_products)))
     generator, d = curator.public_generator(), curator.model.n_features
-    n_answers = 1 if products.lazy else options.most_iterations_b
+    n_answers = 1 if products.lazy else most_b
     xi = products_ridge(products, options.regularization, multiple=PART, n_answers=n_answers)
     of_a, of_b = (lambda block: products.times(block)[0]), (lambda block: products.times(block)[1])
     if products.identity_b:
@@ -227,7 +224,7 @@ def dpsr(curator: Curator, n_components: int, options: DpsrOptions) -> MethodRes
             a, b = ((answer + answer.T) / 2 for answer in products.times(np.eye(d)))
             of_a, of_b = (lambda block: block @ a), (lambda block: block @ b)
         start = _orthonormal(generator.standard_normal((d, d)))[0]
-        reduction = _reduce_b(of_b, start, xi, options, products.lazy, products.noise_level)
+        reduction = _reduce_b(of_b, start, xi, most_b, options.step_size_b, products)
     rank = len(reduction.scales)
     if options.sparsity and rank < d:
         raise np.linalg.LinAlgError(f"B is singular, rank {rank} of {d}: a sparse solution needs regularization > 0")
@@ -253,17 +250,19 @@ def dpsr(curator: Curator, n_components: int, options: DpsrOptions) -> MethodRes
         converged=leading.converged,
         support=base.support_of(leading.vectors),
     )
-    accuracy_warnings = [*singular_warning(rank, d, n_components)]
-    if products.lazy:
-        accuracy_warnings += _convergence_warnings(diagnostics, leading.movement)
-    return base.method_result(
-        curator.model, products.groups, leading.vectors, leading.eigenvalues, diagnostics, accuracy_warnings
-    )
+    said, more = [*singular_warning(rank, d, n_components)], "(under lazy noise they cost no privacy), or use method="
+    if products.lazy and leading.movement > _STILL:
+        said.append(
+            f"the second phase had not converged after {leading.n_products} products: raise n_iterations_a "
+            f'{more}"release"'
+        )
+    if products.lazy and reduction.whitening_error > 1:
+        said.append(f'the first phase has not separated the eigenvectors of B: raise n_iterations_b {more}"sr-dp"')
+    return base.method_result(curator.model, products.groups, leading.vectors, leading.eigenvalues, diagnostics, said)
 
 
-def _reduce_b(times: Times, v: Matrix, xi: float, options: DpsrOptions, lazy: bool, noise_level: float) -> _Reduction:
+def _reduce_b(times: Times, v: Matrix, xi: float, most: int, step: float | None, products: NoisyProducts) -> _Reduction:
     """First phase. Raises LinAlgError where B + xi I is zero to rounding."""
-    most, step = options.most_iterations_b, options.step_size_b
     n_products = 0
     while True:
         vb = times(v)
@@ -271,8 +270,8 @@ def _reduce_b(times: Times, v: Matrix, xi: float, options: DpsrOptions, lazy: bo
         if step is None:  # long if the noise is always the same, so that its level bounds negative eigenvalues
             image = v @ vb.T
             largest = float(scipy.linalg.eigvalsh((image + image.T) / 2)[-1])
-            step = _reciprocal(max(2 * noise_level, _SHORTEST * largest) if lazy else largest)
-        if n_products == most or (lazy and n_products % _LOOK == 0):
+            step = _reciprocal(max(2 * products.noise_level, _SHORTEST * largest) if products.lazy else largest)
+        if n_products == most or (products.lazy and n_products % _LOOK == 0):
             reduction = _measured(v, v @ vb.T, xi, step, n_products)
             if n_products == most or reduction.whitening_error <= TOLERANCE:
                 return reduction
@@ -343,11 +342,9 @@ def _largest_features(x: Matrix, sparsity: int) -> NDArray[np.int64]:
 def _restricted(
     reduction: _Reduction, x: Matrix, support: NDArray[np.int64], move: Matrix | None = None
 ) -> tuple[Matrix, Matrix]:
-    """(U, U W) with rows of U orthonormal: the features ``support`` of ``x``, moved by a gradient of features.
-
-    B restricted to the support turns the gradient into a step, so that the iteration rests where the restricted
-    problem is solved; truncating a step of the whole problem, it would rest beside it.
-    """
+    """(U, U W) with rows of U orthonormal: the features ``support`` of ``x``, moved by a gradient of features."""
+    # B restricted to the support turns the gradient into a step, so that the iteration rests where the restricted
+    # problem is solved; truncating a step of the whole problem, it would rest beside it
     kept = np.zeros_like(x)
     kept[:, support] = x[:, support]
     if move is not None:
@@ -366,12 +363,3 @@ def _orthonormal(block: Matrix) -> tuple[Matrix, Matrix]:
 def _reciprocal(value: float) -> float:
     """1 / value for what should be a positive size; 1 where noise, or a matrix of zeros, left nothing of it."""
     return 1 / value if value > np.finfo(float).tiny else 1.0
-
-
-def _convergence_warnings(diagnostics: ReductionDiagnostics, movement: float) -> Iterator[str]:
-    more = 'raise {} (under lazy noise they cost no privacy), or use method="{}"'
-    if movement > _STILL:
-        n = diagnostics.n_iterations[1]
-        yield f"the second phase had not converged after {n} products: {more.format('n_iterations_a', 'release')}"
-    if diagnostics.whitening_error > 1:
-        yield f"the first phase has not separated the eigenvectors of B: {more.format('n_iterations_b', 'sr-dp')}"

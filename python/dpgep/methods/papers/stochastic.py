@@ -213,7 +213,7 @@ class Ascent:
         else:
             others, numbers = self._others(values[: max(found, 1)], d - k, trace.following if found == k else None)
             left, begun = self._tangents(values, trace.scatter, noise, others, numbers)
-            far = trace.residuals / _gap(values, numbers @ others / (d - k)) ** 2
+            far = trace.residuals / _gaps(values, numbers @ others / (d - k)) ** 2
         outside = squared_sine(np.maximum(left, far))
         gaps = (values[:, None] - values) ** 2
         np.fill_diagonal(gaps, np.inf)
@@ -240,10 +240,9 @@ class Ascent:
     def _tangents(
         self, values: Matrix, scatter: Matrix, noise: Matrix, others: Matrix, numbers: Matrix
     ) -> tuple[Matrix, Matrix]:
-        """(K,), squared tangents that are left by noise and by samples, and of those at which the ascent began.
+        """(K,), squared tangents that are left by noise and by samples, and of those at which the ascent began, 1.
 
-        Noise is the same in all directions. What samples add lies between that and the proportions of the eigenvalues:
-        a third is taken to have these. In a random block tangents are about 1.
+        What samples add lies between the same in all directions and the proportions of the eigenvalues, a third so.
         """
         steps, n = self.steps[:, None], float(numbers.sum())
         grown = np.log1p(steps * np.maximum(values, 0.0))
@@ -256,13 +255,13 @@ class Ascent:
         total = float(numbers @ others)
         parts = (2 / n + (others / total if total > 0 else 1 / n)) / 3
         of_one = np.minimum(noise, scatter / n) + np.outer(parts, np.maximum(scatter - n * noise, 0.0))
-        shared = self.variance / np.array([_gap(values, other) for other in others]) ** 2
+        shared = self.variance / _gaps(values, others[:, None]) ** 2
         return np.asarray(numbers @ (added * of_one + shared)), np.asarray(numbers @ begun)
 
 
-def _gap(values: Matrix, other: float) -> Matrix:
+def _gaps(values: Matrix, others: Any) -> Matrix:
     tiny = 1e-9 * max(float(np.abs(values).max()), np.finfo(float).tiny)
-    return np.asarray(np.maximum(values - other, tiny))
+    return np.asarray(np.maximum(values - others, tiny))
 
 
 def dp_spca(curator: Curator, n_components: int, options: StochasticOptions) -> MethodResult:
@@ -271,8 +270,7 @@ def dp_spca(curator: Curator, n_components: int, options: StochasticOptions) -> 
     rate = options.rate(n, add_remove_mu(*curator.target, curator.facts.adjacency))
     n_steps = math.ceil(options.n_passes / rate)
     answers = curator.answer(Samples(SampledMechanism(rate, n_sampled=n_steps, n_full=0), curator.target, 0.0))
-    first, last = options.step_sizes or _default_steps("dp-spca", answers, curator)
-    steps = np.geomspace(first, last, n_steps) / row_bound(curator.facts) ** 2
+    ends, steps = _steps("dp-spca", options, answers, curator)
     tail = math.ceil(n_steps / 4)  # of steps so small that their mean tells the eigenvalues
     vectors, total = _start(curator, n_components, options), None
     if n_steps > 1:  # the only step is the last
@@ -283,7 +281,7 @@ def dp_spca(curator: Curator, n_components: int, options: StochasticOptions) -> 
     trace = Trace.of(answers.products.ascend, vectors, n_components, steps[-tail:], tail)
     level = answers.noise_level / math.sqrt(n_steps)
     lengths = np.ones(n_components)
-    return _result(curator, Ascent(steps, total), trace, lengths, answers, (first, last), level)
+    return _result(curator, Ascent(steps, total), trace, lengths, answers, ends, level)
 
 
 def dp_vrpca(curator: Curator, n_components: int, options: ReducedOptions) -> MethodResult:
@@ -293,8 +291,8 @@ def dp_vrpca(curator: Curator, n_components: int, options: ReducedOptions) -> Me
     n_inner = max(1, round((options.n_passes / m - 1) / rate))
     mechanism = SampledMechanism(rate, n_sampled=m * n_inner, n_full=m)
     answers = curator.answer(Samples(mechanism, curator.target, options.budget_split))
-    first, last = options.step_sizes or _default_steps("dp-vrpca", answers, curator)
-    steps = np.geomspace(first, last, m * n_inner).reshape(m, n_inner) / row_bound(curator.facts) ** 2
+    ends, steps = _steps("dp-vrpca", options, answers, curator)
+    steps = steps.reshape(m, n_inner)
     vectors = _start(curator, n_components, options)
     anchors, gradients = [vectors], [answers.products.full(vectors)]
     for epoch in steps[:-1]:
@@ -312,7 +310,7 @@ def dp_vrpca(curator: Curator, n_components: int, options: ReducedOptions) -> Me
     ascent = Ascent(steps.ravel(), _total(gradients[0] @ anchors[0].T, curator, options), deviation**2 / 2)
     level = deviation * math.sqrt(2 * curator.model.n_features)
     lengths = np.sum((trace.vectors - trace.rotation.T @ anchor[:n_components]) ** 2, axis=1)
-    return _result(curator, ascent, trace, lengths, answers, (first, last), level)
+    return _result(curator, ascent, trace, lengths, answers, ends, level)
 
 
 def _anchor(anchors: list[Matrix], gradients: list[Matrix]) -> tuple[Matrix, Matrix]:
@@ -334,12 +332,15 @@ def _public_n(curator: Curator) -> int:
     return curator.facts.n
 
 
-def _default_steps(method: str, answers: NoisySamples, curator: Curator) -> tuple[float, float]:
-    level = answers.noise_level / row_bound(curator.facts) ** 2
-    (first, last), (most_first, most_last) = _STEPS[method]
-    if level == 0:
-        return most_first, most_last
-    return min(most_first, first / level), min(most_last, last / level)
+def _steps(
+    method: str, options: StochasticOptions, answers: NoisySamples, curator: Curator
+) -> tuple[tuple[float, float], Matrix]:
+    """The first and the last step size, in units of 1/bound^2, and all of them."""
+    unit = row_bound(curator.facts) ** 2
+    level, (wanted, most) = answers.noise_level / unit, _STEPS[method]
+    first, last = most if level == 0 else np.minimum(most, np.divide(wanted, level)).tolist()
+    first, last = options.step_sizes or (first, last)
+    return (float(first), float(last)), np.geomspace(first, last, answers.mechanism.n_sampled) / unit
 
 
 def _start(curator: Curator, k: int, options: StochasticOptions) -> Matrix:
@@ -368,7 +369,7 @@ def _result(
         n_steps=mechanism.n_sampled,
         n_epochs=mechanism.n_full,
         n_passes=mechanism.n_full + mechanism.n_sampled * mechanism.rate,
-        step_sizes=(float(step_sizes[0]), float(step_sizes[1])),
+        step_sizes=step_sizes,
         noise_multipliers=(mechanism.noise_sampled, mechanism.noise_full),
     )
     accuracy_warnings = []
