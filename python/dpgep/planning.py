@@ -194,7 +194,6 @@ class Plan:
         bound = f"{self.bound:.3g}"
         if isinstance(setting.bound, AutoPreprocessing):
             bound += f" expected to be found, for {1 - self.share:.0%} of mu^2"
-        rows = [(f"{row + 1:5d}", row) for row in range(k)]
         lines = [
             f"Plan of {self.model.name}: {k} component{'s' * (k != 1)} in {self.model.n_features} features "
             f"of {self.n} people",
@@ -204,7 +203,7 @@ class Plan:
             f"  bound        {bound}",
             f"  noise level  {self.noise_level:.3g}",
             "    k  expected error (5 to 95 %)         with sampling of the people",
-            *(f"{name}  {self.sample.shown(row):33}  {self.population.shown(row)}" for name, row in rows),
+            *(f"{i + 1:5d}  {self.sample.shown(i):33}  {self.population.shown(i)}" for i in range(k)),
         ]
         if k > 1:
             lines.append(f" span  {self.sample.shown():33}  {self.population.shown()}")

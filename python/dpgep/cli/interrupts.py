@@ -82,11 +82,11 @@ class Interrupts:
         is_second = self.number != 0 and time.monotonic() > self._last + _ONE_PRESS
         self.number, self._last = number, time.monotonic()
         is_paid = self._is_paid()
-        if self._is_deaf or ((self._is_held or is_paid) and not is_second):
-            if not self._is_deaf:
-                _tell(_PAID if is_paid else _UNPAID)
+        if self._is_deaf:
             return
-        self._raise()
+        if is_second or not (self._is_held or is_paid):
+            self._raise()
+        _tell(_PAID if is_paid else _UNPAID)
 
     def _raise(self) -> NoReturn:
         self._is_held = True  # what the interrupt sets in motion is not interrupted

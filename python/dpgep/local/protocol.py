@@ -70,8 +70,6 @@ class LocalMechanism:
     @property
     def noise(self) -> IntegerNoise:
         """Integer deviations of the entries of Z, in units of bound^2 4^-bits; zero without noise."""
-        if not self.is_noisy:
-            return IntegerNoise(self.bits, 0, 0, 0, 0)
         return on_grid(MomentNoise(self.deviation, 0.0, 0.0), self.bits)
 
     @property

@@ -163,7 +163,7 @@ class PrivateEstimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             self._require_no_categories(X)
         try:
             with values_withheld("X"):
-                array = validate_data(self, X, **self._people(), **self._format())
+                array = validate_data(self, X, **self._form())
         except ValueError as error:
             if "contains NaN" not in str(error):
                 raise
@@ -184,17 +184,14 @@ class PrivateEstimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """X for anything but a fit: also for the next step of a pipeline, so that no row may make this one fail."""
         check_is_fitted(self)
         with np.errstate(all="ignore"):
-            return _cut_off(validate_data(self, X, reset=False, **self._people(new=True), **self._format()))
+            return _cut_off(validate_data(self, X, reset=False, **self._form(new=True)))
 
-    def _people(self, *, new: bool = False) -> dict[str, Any]:
+    def _form(self, *, new: bool = False) -> dict[str, Any]:
         """Under add-remove any number of rows passes, even none, as in `dpgep.pca`; else one, if they are new."""
-        fewest = fewest_rows(self.adjacency)
-        return {"ensure_min_samples": min(fewest, 1) if new else fewest}
-
-    def _format(self) -> dict[str, Any]:
-        tags = self.__sklearn_tags__().input_tags
+        fewest, tags = fewest_rows(self.adjacency), self.__sklearn_tags__().input_tags
         finite: bool | str = "allow-nan" if tags.allow_nan else True
-        return {"dtype": "numeric", "accept_sparse": "csr" if tags.sparse else False, "ensure_all_finite": finite}
+        how = {"dtype": "numeric", "accept_sparse": "csr" if tags.sparse else False, "ensure_all_finite": finite}
+        return {**how, "ensure_min_samples": min(fewest, 1) if new else fewest}
 
     def __getstate__(self) -> dict[str, Any]:
         """Without its budget: a fitted estimator transforms wherever it goes; no copy fits."""

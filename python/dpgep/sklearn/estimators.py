@@ -15,7 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d
 
 from dpgep._checks import require_non_negative, require_share
-from dpgep.data.inputs import public_classes
+from dpgep.data.inputs import fewest_rows, public_classes
 from dpgep.methods.base import PairOptions, component_count
 from dpgep.models.model import Matrix
 from dpgep.models.preprocessing import AutoPreprocessing
@@ -187,7 +187,7 @@ class TwoViews(Projection):
         return self.solution_.transform(rows, *second)
 
     def _second(self, y: Any, *, new: bool = False) -> Any:
-        array = check_array(y, input_name="y", ensure_2d=False, **self._people(new=new), **self._format())
+        array = check_array(y, input_name="y", ensure_2d=False, **self._form(new=new))
         return array.reshape(-1, 1) if array.ndim == 1 else array
 
     def _keep(self, solution: Solution) -> None:
@@ -320,7 +320,8 @@ class PrivateFDA(ClassifierMixin, Groups):  # type: ignore[misc]
     def _labels(self, y: Any) -> tuple[Any, tuple[Hashable, ...]]:
         """Labels, and the classes in scikit-learn's order. Values are looked at only where they become public."""
         if (self.classes is None or isinstance(self.classes, str)) and declared_values(y) is None:
-            y = check_array(column_or_1d(y, warn=True), ensure_2d=False, dtype=None, input_name="y", **self._people())
+            form = {"input_name": "y", "dtype": None, "ensure_min_samples": fewest_rows(self.adjacency)}
+            y = check_array(column_or_1d(y, warn=True), ensure_2d=False, **form)
             check_classification_targets(y)
         return y, tuple(sorted(public_classes(y, len(y), self.classes)))  # type: ignore[type-var]
 
