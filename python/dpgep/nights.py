@@ -105,7 +105,7 @@ class Register:
 
         Where it is public who came when, they are not, and the night will be refused.
         """
-        moments = self._nobody._emptied()
+        moments = self._nobody.copy()
         if self.person is not None and not self.facts.n_is_public and (came := log.came(self.nights)):
             moments._identities = Identities(left_out=Identities(came))
         return moments

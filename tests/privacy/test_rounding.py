@@ -21,7 +21,7 @@ from dpgep.models.model import PublicFacts
 from dpgep.models.moments import MomentNoise
 from dpgep.privacy.curator import Curator, shrink
 from dpgep.privacy.ledger import Ledger
-from dpgep.privacy.noise import add_grid_noise, add_symmetric_grid_noise
+from dpgep.privacy.noise import add_grid_noise
 from dpgep.privacy.products import ProductNoise, Products
 from dpgep.privacy.rounding import (
     MOST_PEOPLE,
@@ -160,7 +160,7 @@ def test_noisy_values_lie_on_the_grid(deviation: float) -> None:
     values = deviation * np.random.default_rng(1).normal(size=(40, 40))
     symmetric = values + values.T
     noisy = add_grid_noise(values, deviation, core.NoiseStream(bytes(32)))
-    matrix = add_symmetric_grid_noise(symmetric, deviation, core.NoiseStream(bytes(32)))
+    matrix = add_grid_noise(symmetric, deviation, core.NoiseStream(bytes(32)), symmetric=True)
     for found, before in ((noisy, values), (matrix, symmetric)):
         steps = found / unit_of(deviation)
         np.testing.assert_array_equal(steps, np.rint(steps))

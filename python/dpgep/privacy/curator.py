@@ -54,7 +54,7 @@ from dpgep.privacy.noise import (
     SUMS,
     TOTAL,
     IntegerNoise,
-    add_symmetric_grid_noise,
+    add_grid_noise,
     integer_noise,
     least_scale,
     matrix_deviations,
@@ -147,8 +147,8 @@ def release_matrices(problem: MatrixProblem, mu: float, stream: core.NoiseStream
     """A and B (where given) for mu together; without noise for mu = inf."""
     prepared = prepare_matrices(problem, mu, partial(released_matrix_allowance, d=problem.model.n_features))
     charge(LedgerEntry("A and B", mu, matrix_blocks(problem, prepared.noise_a, prepared.noise_b)))
-    a = add_symmetric_grid_noise(prepared.a, prepared.noise_a, stream)
-    b = None if prepared.b is None else add_symmetric_grid_noise(prepared.b, prepared.noise_b, stream)
+    a = add_grid_noise(prepared.a, prepared.noise_a, stream, symmetric=True)
+    b = None if prepared.b is None else add_grid_noise(prepared.b, prepared.noise_b, stream, symmetric=True)
     return ReleasedMatrices(a, b, prepared.noise_a, prepared.noise_b)
 
 
@@ -318,31 +318,23 @@ def normalized_moments(
 
     ``blocks``: second moment, sums, counts. Only the upper triangle of the first is read; it is overwritten.
     """
-    second, sums, counts = blocks
-    bound = row_bound(facts)
+    second, bound = blocks[0], row_bound(facts)
     for matrix in second if layout.by_group else (second,):
         core.mirror_upper(matrix)
-    people = released_people(facts, n, counts)
-    second *= bound * bound / people
-    return ReleasedMoments(
-        second=second,
-        sums=sums * (bound / people),
-        counts=released_shares(layout, counts, people),
-        n=people,
-        noise=noise.scaled(bound * bound / people, bound / people, 1 / people),
-        mark=bound * layout.mark if layout.marked else None,
-    )
+    groups = normalized_groups(facts, layout, n, *blocks[1:], noise)
+    second *= bound * bound / groups.n
+    return ReleasedMoments(**vars(groups), second=second, mark=bound * layout.mark if layout.marked else None)
 
 
 def normalized_groups(
-    problem: MomentProblem, n: int, sums: Matrix, counts: NDArray[Any], noise: MomentNoise
+    facts: PublicFacts, layout: MomentLayout, n: int, sums: Matrix, counts: NDArray[Any], noise: MomentNoise
 ) -> ReleasedGroups:
     """The same of sums and counts alone."""
-    bound, counts = row_bound(problem.facts), np.asarray(counts, dtype=np.float64)
-    people = released_people(problem.facts, n, counts)
+    bound, counts = row_bound(facts), np.asarray(counts, dtype=np.float64)
+    people = released_people(facts, n, counts)
     return ReleasedGroups(
         sums=sums * (bound / people),
-        counts=released_shares(problem.layout, counts, people),
+        counts=released_shares(layout, counts, people),
         n=people,
         noise=noise.scaled(bound * bound / people, bound / people, 1 / people),
     )

@@ -53,28 +53,26 @@ _BITS = 28
 _MOST_UNITS = 2.0**61
 
 
-def add_grid_noise(values: Matrix, deviation: float, stream: core.NoiseStream) -> Matrix:
+def add_grid_noise(values: Matrix, deviation: float, stream: core.NoiseStream, *, symmetric: bool = False) -> Matrix:
     """``values`` rounded to the grid of 2^-28 deviation, plus independent noise of at least that deviation.
 
-    As in `core.PairOracle`; deviation 0 adds none. Values beyond 2^61 steps are clipped to that.
+    As in `core.PairOracle`; deviation 0 adds none. Values beyond 2^61 steps are clipped to that. To a ``symmetric``
+    matrix is added GOE noise, of this deviation on the diagonal.
     """
     if deviation == 0:
         return values
-    unit, scale = _grid(deviation)
-    integers = _nearest(values, unit)
-    core.add_exact_noise(integers, scale, stream, thread_count())
-    return np.asarray(unit * integers.astype(np.float64))
-
-
-def add_symmetric_grid_noise(matrix: Matrix, deviation: float, stream: core.NoiseStream) -> Matrix:
-    """The same for a symmetric matrix and GOE noise of this deviation on the diagonal."""
-    if deviation == 0:
-        return matrix
-    unit, scale = _grid(deviation)
-    integers = _nearest(matrix, unit)
-    core.add_exact_symmetric_noise(integers, scale, root_of_part(scale, 2), stream, thread_count())
+    unit = math.ldexp(1.0, math.frexp(deviation)[1] - 1 - _BITS)
+    scale = math.ceil(deviation / unit)
+    with np.errstate(over="ignore"):
+        units = values / unit
+    integers = np.rint(np.clip(units, -_MOST_UNITS, _MOST_UNITS, out=units), out=units).astype(np.int64)
+    if symmetric:
+        core.add_exact_symmetric_noise(integers, scale, root_of_part(scale, 2), stream, thread_count())
+    else:
+        core.add_exact_noise(integers, scale, stream, thread_count())
     noisy = unit * integers.astype(np.float64)
-    core.mirror_upper(noisy)
+    if symmetric:
+        core.mirror_upper(noisy)
     return np.asarray(noisy)
 
 
@@ -94,18 +92,6 @@ def noisy_groups(exact: GridSums, of_sums: int, of_counts: int, stream: core.Noi
     core.add_exact_noise(sums, of_sums, stream, thread_count())
     core.add_exact_noise(counts, of_counts, stream, thread_count())
     return np.ldexp(sums.astype(np.float64), unit), np.ldexp(counts.astype(np.float64), unit)
-
-
-def _grid(deviation: float) -> tuple[float, int]:
-    unit = math.ldexp(1.0, math.frexp(deviation)[1] - 1 - _BITS)
-    return unit, math.ceil(deviation / unit)
-
-
-def _nearest(values: Matrix, unit: float) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
-    with np.errstate(over="ignore"):
-        units = values / unit
-    np.clip(units, -_MOST_UNITS, _MOST_UNITS, out=units)
-    return np.rint(units, out=units).astype(np.int64)
 
 
 def moment_mu(noise: MomentNoise, layout: MomentLayout, adjacency: Adjacency) -> float:

@@ -209,7 +209,8 @@ def _directions(noise: ProductNoise, d: int) -> int:
 def _plain_groups(problem: MomentProblem, charge: Charge) -> ReleasedGroups:
     sums = problem.group_sums()
     charge(LedgerEntry("moment matrix, known by its products", math.inf, ()))
-    return normalized_groups(problem, sums.n, sums.sums / row_bound(problem.facts), sums.counts, NO_NOISE)
+    in_bounds = sums.sums / row_bound(problem.facts)
+    return normalized_groups(problem.facts, problem.layout, sums.n, in_bounds, sums.counts, NO_NOISE)
 
 
 def _noisy_groups(
@@ -240,7 +241,8 @@ def _noisy_groups(
     deviations = replace(deviations, sums=math.ldexp(of_sums, -unit), counts=math.ldexp(of_counts, -unit))
     for release in _releases(problem, mu, noise, deviations, allowance, bits + weight_bits // 2):
         charge(release)
-    return normalized_groups(problem, exact.n, *noisy_groups(exact, of_sums, of_counts, stream), deviations)
+    released = noisy_groups(exact, of_sums, of_counts, stream)
+    return normalized_groups(problem.facts, layout, exact.n, *released, deviations)
 
 
 def _allowance(problem: MomentProblem, noise: ProductNoise, n: int, bits: int) -> Allowance:

@@ -122,7 +122,7 @@ def _scored(
     noise: MomentNoise,
 ) -> Screen:
     """Scores from released sums over people in the unit ball."""
-    groups = normalized_groups(problem, n, sums, counts, noise)
+    groups = normalized_groups(problem.facts, problem.layout, n, sums, counts, noise)
     scale = row_bound(problem.facts) ** 2 / groups.n
     if norms is not None:
         return Screen(norms * scale, energy * scale, groups.noise.second)

@@ -319,13 +319,6 @@ class Moments:
         copy.__setstate__(self.__getstate__())
         return copy
 
-    def _emptied(self) -> Moments:
-        """Moments of the same kind, of nobody: these must be, too."""
-        moments = object.__new__(Moments)
-        vars(moments).update(vars(self), _sums=sums_of_nobody(self._sums.layout, self.bits), _lock=RLock())
-        moments._identities = None if self.person is None else Identities()
-        return moments
-
     def save(self, target: Target) -> None:
         """Write the sums with a checksum, to a path or an open binary file, for `dpgep.load` (docs/formats.md).
 
