@@ -45,11 +45,18 @@ def _share(text: str) -> float | str:
     return share
 
 
+def opened(options: argparse.Namespace) -> tuple[LastingBudget, float | None]:
+    """The budget of --budget, and the share of it that is asked for; None for all that is left, or an amount."""
+    given = {name: getattr(options, name) for name in ("dataset", "purpose", "adjacency")}
+    return dpgep.Budget.open(options.budget, **given), None if options.share == _REST else options.share
+
+
 class Paying:
     """The budget that pays, and the part of it that a run may spend."""
 
     def __init__(self, options: argparse.Namespace) -> None:
-        self.part: dict[str, float] = {}
+        self.part: dict[str, float | None] = {}
+        self.budget: dpgep.Budget
         if options.budget is None:
             self._check_alone(options)
             form = {"epsilon": options.epsilon, "delta": options.delta, "mu": options.mu}
@@ -57,13 +64,9 @@ class Paying:
                 self.budget = dpgep.Budget(adjacency=options.adjacency or "replace-one", **form)
         else:
             self._check_part(options)
-            given = {"dataset": options.dataset, "purpose": options.purpose, "adjacency": options.adjacency}
             with usage():
-                self.budget = dpgep.Budget.open(options.budget, **given)
-            if options.epsilon is not None:
-                self.part["epsilon"] = options.epsilon
-            elif options.share != _REST:
-                self.part["share"] = options.share
+                self.budget, share = opened(options)
+            self.part = {"epsilon": options.epsilon, "share": share}
         self._file = options.budget
         self._interrupts = options.interrupts
         #: of the run; None before it has reserved its part

@@ -73,13 +73,13 @@ class Digits(NamedTuple):
 
 
 class Line(NamedTuple):
-    """The figures at one epsilon, one for each draw of the noise; in which part of the draws a component was lost."""
+    """The figures at one epsilon, one for each draw of the noise; whether a component was lost in it."""
 
     epsilon: float
     accuracy: Matrix
     subspace_error: Matrix
-    fda_lost: float
-    pca_lost: float
+    fda_lost: Matrix
+    pca_lost: Matrix
     fda: dpgep.Solution
 
 
@@ -143,8 +143,8 @@ def _table(report: Report) -> str:
     return "\n".join(f"{name:>8}   {first:<24}   {second}".rstrip() for name, first, second in lines)
 
 
-def _cell(draws: Matrix, digits: int, lost: float) -> str:
-    mark = "~" if lost > 0.5 else " "
+def _cell(draws: Matrix, digits: int, lost: Any) -> str:
+    mark = "~" if np.mean(lost) > 0.5 else " "
     return f"{np.median(draws):.{digits}f} {mark}  {draws.min():.{digits}f} to {draws.max():.{digits}f}"
 
 
@@ -209,8 +209,8 @@ def _line(digits: Digits, exact: Matrix, epsilon: float, repetitions: int) -> Li
         pca, pca_lost = _fit_pca(digits, epsilon)
         accuracy = _accuracy(digits, fda.transform(digits.train), fda.transform(digits.test))
         draws.append((accuracy, subspace_error(pca.components, exact), fda_lost, pca_lost))
-    accuracies, errors, *lost = np.array(draws, dtype=float).T
-    return Line(epsilon, accuracies, errors, float(lost[0].mean()), float(lost[1].mean()), fda)
+    accuracies, errors, of_fda, of_pca = np.array(draws, dtype=float).T
+    return Line(epsilon, accuracies, errors, of_fda, of_pca, fda)
 
 
 def _fit_pca(digits: Digits, epsilon: float) -> tuple[dpgep.Solution, bool]:

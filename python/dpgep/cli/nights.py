@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import dpgep
-from dpgep.cli.budget import add_budget
+from dpgep.cli.budget import add_budget, opened
 from dpgep.cli.command import Commands, UsageError, add_action, add_output, saved, usage, written
 from dpgep.cli.data import add_data, open_data, ranges_of
 from dpgep.cli.fit import labels_of, rows_of
@@ -80,9 +80,7 @@ def _terms(options: argparse.Namespace, data: Any) -> dict[str, Any]:
         ranges = ranges_of(options.ranges, data)
         found["preprocessing"] = dpgep.AutoPreprocessing(ranges=ranges, missing=options.missing)
     if options.budget is not None:
-        about = {"dataset": options.dataset, "purpose": options.purpose, "adjacency": options.adjacency}
-        share = None if options.share == "rest" else options.share
-        found.update(budget=dpgep.Budget.open(options.budget, **about), share=share)
+        found["budget"], found["share"] = opened(options)
     return found
 
 

@@ -32,7 +32,6 @@ def numbers(text: str) -> list[float]:
 
 
 def interval(text: str) -> tuple[float, float]:
-    """``low:high``."""
     low, colon, high = text.partition(":")
     try:
         ends = float(low), float(high)
