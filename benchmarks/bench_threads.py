@@ -76,7 +76,7 @@ def seconds_of_reading(rows: support.Matrix) -> tuple[float, float]:
 
 def product(rows: support.Matrix, n_vectors: int) -> Callable[[], support.Matrix]:
     block = np.random.default_rng(4).standard_normal((n_vectors, rows.shape[1]))
-    products = dpgep.pca(rows, center=False, bound=1.0).row_products()
+    products = dpgep.pca(rows, center=False, bound=1.0).dataset.row_products()
     return lambda: products.second_moment(1.0).times(block)[0]
 
 

@@ -479,7 +479,9 @@ def test_a_row_too_long_for_products_is_zero_in_their_sums_as_well() -> None:
         sums = problem.grid_sums(20)
         np.testing.assert_array_equal(sums.counts, [1, 1])
         np.testing.assert_array_equal(sums.sums, [[0, 2**19], [0, 0]])
-        np.testing.assert_allclose(problem.row_products().second_moment(1.0).times(np.eye(2)), [[0.25, 0], [0, 0]])
+        np.testing.assert_allclose(
+            problem.dataset.row_products().second_moment(1.0).times(np.eye(2)), [[0.25, 0], [0, 0]]
+        )
 
 
 # --- What is computed without them -----------------------------------------------------------------

@@ -353,7 +353,7 @@ def test_products_are_those_of_weighted_rows(form: str) -> None:
     if form == "mapped":
         problem = problem.prepared(dpgep.Preprocessing(1.0, scale=np.array([1.0, 2.0, 4.0, 8.0])))
         rows = rows / [1, 2, 4, 8]
-    found = problem.row_products().second_moment(1 / 300).times(np.eye(4))
+    found = problem.dataset.row_products().second_moment(1 / 300).times(np.eye(4))
     assert np.allclose(found, (rows.T * weights) @ rows / 300, rtol=1e-13, atol=1e-16)
 
 
@@ -363,7 +363,7 @@ def test_products_of_any_number_of_rows_err_by_less_than_the_bound_for_their_peo
     rows, ids = rng.uniform(0, 0.5, (8000, 3)), np.sort(rng.integers(0, 2, 8000))
     problem, v = dpgep.pca(rows, person=ids, bound=1.0), np.array([0.6, -0.64, 0.48])
     weights = problem.dataset._batch.weights.astype(int)
-    found = problem.row_products().second_moment(1.0).times(v[None, :])[0]
+    found = problem.dataset.row_products().second_moment(1.0).times(v[None, :])[0]
     shown = [
         (int(weight), [Fraction(float(each)) for each in row])
         for weight, row in zip(weights, rows, strict=True)
@@ -381,7 +381,7 @@ def test_a_kernel_adds_few_rows_at_a_time(monkeypatch: pytest.MonkeyPatch) -> No
     """The bound on rounding is of at most 2^16 additions in a row, whatever the number of rows is."""
     rows, ids, most = np.ones((100_000, 1)), np.append(np.arange(70_000), np.zeros(30_000, int)), []
     monkeypatch.setattr(ProductSums, "add", lambda self, batch: most.append(batch.rows.n))
-    dpgep.pca(rows, person=ids, bound=1.0).row_products().second_moment(1.0).times(np.ones((1, 1)))
+    dpgep.pca(rows, person=ids, bound=1.0).dataset.row_products().second_moment(1.0).times(np.ones((1, 1)))
     assert sum(most) == len(rows)
     assert max(most) <= 1 << 16
 
@@ -411,7 +411,7 @@ def test_sums_of_people_are_those_of_weighted_rows() -> None:
 
 
 def sampled_factors(problem: Any) -> tuple[Matrix, NDArray[np.int64], NDArray[np.int64]]:
-    batch = problem.rows_in_memory("this")
+    batch = problem.dataset.in_memory("this", by_person=True)
     factors, starts, order = noisy_products._by_person(RowProducts(batch.rows).factors, batch)
     assert starts is not None
     assert order is not None

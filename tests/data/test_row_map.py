@@ -273,7 +273,7 @@ def on_grid_besides(problem: Any, weights: Any) -> list[tuple[Any, Any]]:
 def by_products(build: Callable[..., Any], rows: Any, adjacency: Adjacency) -> list[tuple[Any, Any]]:
     problem = build(rows, adjacency)
     second, *_ = weights = scales(problem, adjacency)
-    products = problem.row_products().second_moment(1.0).times(np.eye(D))
+    products = problem.dataset.row_products().second_moment(1.0).times(np.eye(D))
     return [(exact(products), second), *on_grid_besides(problem, weights)]
 
 

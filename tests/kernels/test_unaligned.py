@@ -54,7 +54,7 @@ def test_exact_moments(form: str, d: int) -> None:
 def test_products(form: str) -> None:
     x, _, shifted, _ = people(form, 40)
     block = np.random.default_rng(1).standard_normal((3, 40))
-    ours, plain = (dpgep.pca(rows, bound=30.0).row_products() for rows in (shifted, x))
+    ours, plain = (dpgep.pca(rows, bound=30.0).dataset.row_products() for rows in (shifted, x))
     np.testing.assert_array_equal(ours.second_moment(1.0).times(block)[0], plain.second_moment(1.0).times(block)[0])
     np.testing.assert_array_equal(ours.factors, plain.factors)
 

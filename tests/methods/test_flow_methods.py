@@ -511,7 +511,7 @@ def test_one_absurd_row_changes_no_answer_by_more_than_the_bound(form: str, valu
             else:
                 built = scipy.sparse.csr_array(rows) if form == "sparse" else rows
                 problem = dpgep.pca(built, bound=bound, center=False)
-            operator = problem.row_products().second_moment(1.0)
+            operator = problem.dataset.row_products().second_moment(1.0)
             answers.append(operator.times(block))
         assert np.isfinite(answers[1]).all()
         change = np.linalg.norm(answers[1] - answers[0], ord=2) / np.linalg.norm(block, ord=2)

@@ -66,7 +66,7 @@ def test_products_err_by_less_than_the_bound(name: str, form: str) -> None:
         problem: Any = dpgep.cca(x[:, :2], x[:, 2:], center=False, bound=1.0)
     else:
         problem = dpgep.pca(sparse.csr_array(x) if form == "sparse" else x, center=False, bound=1.0)
-    products = problem.row_products()
+    products = problem.dataset.row_products()
     computed = products.second_moment(1.0).times(v)[0]
     exact = exact_product(x, products.factors, v[0])
     error = math.sqrt(sum(float(Fraction(float(c)) - e) ** 2 for c, e in zip(computed, exact, strict=True)))

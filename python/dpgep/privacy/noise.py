@@ -151,18 +151,12 @@ def matrix_deviations(problem: MatrixProblem, mu: float) -> tuple[float, float]:
     noise_a, noise_b = (calibrate_vector(c / problem.n * math.sqrt(parts), mu) for c in constants)
     if any(c > 0 and s < 1e-290 and mu < math.inf for c, s in zip(constants, (noise_a, noise_b), strict=True)):
         raise ValueError("the noise underflows: rescale A, B and their sensitivities to larger units")
-    _require_matrix_cost(problem, (noise_a, noise_b), mu)
-    return noise_a, noise_b
-
-
-def _require_matrix_cost(problem: MatrixProblem, deviations: tuple[float, float], mu: float) -> None:
-    """Raise ArithmeticError if the noise, as it will be drawn, costs more than mu; computed in exact arithmetic."""
-    if math.isinf(mu):
-        return
-    constants = (problem.sensitivity_a, problem.sensitivity_b)
-    changes = [(Fraction(c) / problem.n, Fraction(s)) for c, s in zip(constants, deviations, strict=True) if c > 0]
-    if sum((change / deviation) ** 2 for change, deviation in changes) > Fraction(mu) ** 2:
-        raise ArithmeticError(f"noise with deviations {deviations} in A and B exceeds mu = {mu}; nothing was spent")
+    deviations = noise_a, noise_b
+    if math.isfinite(mu):  # what the noise costs as it will be drawn, in exact arithmetic
+        changes = [(Fraction(c) / problem.n, Fraction(s)) for c, s in zip(constants, deviations, strict=True) if c > 0]
+        if sum((change / deviation) ** 2 for change, deviation in changes) > Fraction(mu) ** 2:
+            raise ArithmeticError(f"noise with deviations {deviations} in A and B exceeds mu = {mu}; nothing was spent")
+    return deviations
 
 
 def _scaled_to(mu: float, proportions: MomentNoise, layout: MomentLayout, adjacency: Adjacency) -> MomentNoise:

@@ -128,9 +128,9 @@ def row_products(
     """
     if math.isinf(mu):
         problem = problem.in_finest_weights()
-        rows, groups = problem.row_products(), _plain_groups(problem, charge)
+        rows, groups = problem.dataset.row_products(), _plain_groups(problem, charge)
     else:
-        rows = problem.row_products()
+        rows = problem.dataset.row_products()
         groups = _noisy_groups(problem, rows, mu, noise, stream, charge)
     d = problem.model.n_features
     pencil = pencil_of(problem.model, groups)
@@ -323,7 +323,7 @@ class Samples:
         calibrated = calibrate_sampled(mechanism, epsilon, delta, problem.facts.adjacency, self.share_full)
         # sums are divided by n and q n, never by the actual number of people or the sample size
         n, q, squared_bound = problem.facts.n, mechanism.rate, row_bound(problem.facts) ** 2
-        batch = problem.rows_in_memory("asking about samples of people")
+        batch = problem.dataset.in_memory("asking about samples of people", by_person=True)
         rows = RowProducts(batch.rows)
         factors, starts, order = _by_person(rows.factors, batch)
         noise_full, noise_sampled = _covering(calibrated, problem, rows.n if starts is None else len(starts) - 1)

@@ -65,12 +65,9 @@ class SummedProblem(Problem):
     def __post_init__(self) -> None:
         """Covariances are at most the squared row bound."""
         assert self.facts.bound is not None
-        largest_b = 1.0 if self.model.traits.identity_b else self.facts.bound**2
-        mixes = pairwise = False
-        if self.preprocessing is not None:
-            mixes, pairwise = self.preprocessing.linear is not None, self.preprocessing.pairwise
-        kind: Any = {"mixes_columns": mixes, "preprocessing": self.preprocessing, "pairwise": pairwise}
-        public = PublicSide(self.model, self.facts, largest_b, **kind)
+        largest_b, mapped = 1.0 if self.model.traits.identity_b else self.facts.bound**2, self.preprocessing
+        kinds = {} if mapped is None else {"mixes_columns": mapped.mixes_columns, "pairwise": mapped.pairwise}
+        public = PublicSide(self.model, self.facts, largest_b, preprocessing=mapped, **kinds)
         vars(self).update(public=public, weight_bits=weight_bits_of(self.facts))
 
     @property
@@ -332,11 +329,6 @@ class Moments:
             stored = StoredMoments(**self._description(), n=self.n, weight=self._sums.n, low=lower, high=packed)
         save(MOMENTS.packed(stored), target, mode=0o600)
 
-    def _summed(self) -> ExactSums:
-        """A copy of the sums."""
-        with self._lock:
-            return self._sums.copy()
-
     def _description(self) -> dict[str, Any]:
         """What must agree for sums to be added."""
         return {
@@ -360,7 +352,7 @@ class Moments:
 
     def __getstate__(self) -> dict[str, Any]:
         with self._lock:
-            sums, identities, n = self._summed(), self._identities and self._identities.copy(), self._n
+            sums, identities, n = self._sums.copy(), self._identities and self._identities.copy(), self._n
         parts = {"description": self._description(), "weight": sums.n, "limbs": sums.limbs()}
         return {**parts, "n": n, "identity": self._population_id, "identities": identities}
 
@@ -383,7 +375,7 @@ def problem_from(given: object) -> SummedProblem:
         kind = type(given).__name__
         raise TypeError(f"problem must come from dpgep.pca or the like, or be dpgep.Moments; got {kind}")
     with given._lock:
-        sums, facts = given._summed(), given._facts
+        sums, facts = given._sums.copy(), given._facts
         if given.n < 2 and facts.adjacency == "replace-one":
             raise ValueError(f"these moments include {given.n} people: a release needs at least 2")
         if facts.adjacency == "replace-one" and not facts.weighted:

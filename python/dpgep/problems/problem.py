@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dpgep._checks import suggestion
 from dpgep.data.dataset import Dataset, InMemoryDataset, PreprocessedDataset
 from dpgep.data.distributed import DaskDataset, SparkDataset, dask_parts, read_again, read_chunks
-from dpgep.data.float_sums import FloatSums, GroupSums, RowProducts, StreamedProducts, cross_norms
+from dpgep.data.float_sums import FloatSums, GroupSums, cross_norms
 from dpgep.data.ids import Identities
 from dpgep.data.inputs import (
     View,
@@ -124,11 +124,9 @@ class MomentProblem(Problem):
     grid_bits = None  # any grid serves: rows are put on it when they are read
 
     def keeping_sums(self) -> MomentProblem:
-        """The same, whose exact sums over rows are kept from one release to the next."""
         return replace(self, kept={})
 
     def naming_columns(self, error: NotFiniteError) -> NotFiniteError:
-        """What refuses the rows, with the names of the columns."""
         return not_finite_in(self.model, self.dataset, missing=self.takes_missing)
 
     def in_finest_weights(self) -> MomentProblem:
@@ -174,20 +172,11 @@ class MomentProblem(Problem):
         accumulate = partial(self.dataset.accumulate, weight_bits=self.weight_bits)
         return np.ldexp(cross_norms(accumulate, self.model.views, centred=self.layout.sums), -self.weight_bits)
 
-    def row_products(self) -> RowProducts | StreamedProducts:
-        """Rows for products with the second moment."""
-        return self.dataset.row_products()
-
-    def rows_in_memory(self, purpose: str) -> Batch:
-        """All rows, and whose each is; ValueError, which names the purpose, where they are not in memory."""
-        return self.dataset.in_memory(purpose, by_person=True)
-
     def prepared(self, preprocessing: Preprocessing) -> MomentProblem:
         """The problem of the rows that ``preprocessing`` maps."""
         return prepared_problem(self.model, self.facts, self.dataset, preprocessing)
 
     def restricted(self, features: NDArray[np.intp], bound: float) -> MomentProblem:
-        """The same problem of some of the features, rows clipped to ``bound`` (public) after the others are dropped."""
         return MomentProblem(
             self.model.restricted(features),
             replace(self.facts, bound=bound),
