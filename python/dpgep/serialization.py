@@ -199,7 +199,10 @@ class _Encoder:
             return value if math.isfinite(value) else repr(value)
         kind = _without_none(kind)
         if isinstance(value, np.ndarray):
-            return _listed(value) if self._parts is None else self._stored(value, _entry_type(kind))
+            if self._parts is not None:
+                return self._stored(value, _entry_type(kind))
+            is_special = value.dtype.kind == "f" and not np.isfinite(value).all()
+            return [self.value(part, None) for part in value] if is_special else value.tolist()
         if dataclasses.is_dataclass(value):
             if type(value) not in _NAMES and isinstance(kind, type) and _variants(kind):
                 raise TypeError(f"files have no name for {type(value).__qualname__}: put @stored_as(...) above it")
@@ -363,19 +366,12 @@ class _Decoder:
 
     def _scalar(self, document: Any, kind: Any, where: str) -> Any:
         if kind is float:
-            return self._float(document, where)
+            if isinstance(document, str) and document in _SPECIAL:
+                return _SPECIAL[document]
+            document = float(document) if type(document) is int and abs(document) < 1 << 53 else document
         if type(document) not in ((str, int, float, bool) if kind is Hashable else (kind,)):
             self._refuse(document, _SCALARS[kind], where)
         return document
-
-    def _float(self, document: Any, where: str) -> float:
-        if isinstance(document, str) and document in _SPECIAL:
-            return _SPECIAL[document]
-        if type(document) is int and abs(document) < 1 << 53:
-            return float(document)
-        if type(document) is not float:
-            self._refuse(document, "a number", where)
-        return float(document)
 
     def _refuse(self, document: Any, expected: str, where: str) -> NoReturn:
         raise ValueError(f"{where} must be {expected}, got {_shown(document)}")
@@ -389,19 +385,16 @@ def triangle_rows(matrix: NDArray[Any]) -> Iterable[NDArray[Any]]:
 
 def upper_triangle_of(packed: NDArray[Any], *shape: int) -> NDArray[Any]:
     """(d, d) upper triangle of these entries, row by row, zeros below it; or (G, d, d), a stack of them."""
-    if len(shape) == 3:
-        return np.stack([upper_triangle_of(part, *shape[1:]) for part in np.split(packed, shape[0])])
-    d = shape[0]
-    matrix, start = np.zeros((d, d), dtype=packed.dtype), 0
-    for i in range(d):
-        matrix[i, i:] = packed[start : start + d - i]
-        start += d - i
+    matrix, start = np.zeros(shape, dtype=packed.dtype), 0
+    for row in triangle_rows(matrix):
+        row[:] = packed[start : start + len(row)]
+        start += len(row)
     return matrix
 
 
 def symmetric_of(packed: NDArray[Any], d: int) -> NDArray[Any]:
     """The symmetric matrix with this upper triangle."""
-    upper = upper_triangle_of(packed, d)
+    upper = upper_triangle_of(packed, d, d)
     return np.asarray(upper + np.triu(upper, 1).T)
 
 
@@ -412,12 +405,6 @@ def _is_symmetric(matrix: NDArray[Any]) -> bool:
     return matrix.shape == (n, n) and all(
         np.array_equal(matrix[i : i + tile, j : j + tile], matrix[j : j + tile, i : i + tile].T) for i, j in starts
     )
-
-
-def _listed(array: NDArray[Any]) -> Any:
-    if array.dtype.kind != "f" or np.isfinite(array).all():
-        return array.tolist()
-    return [encoded(part) for part in array]
 
 
 def _without_none(kind: Any) -> Any:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Generic
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,6 +69,9 @@ class People:
         return str(vars(self)["_name"])
 
 
+D = TypeVar("D", bound="Dataset")
+
+
 class Dataset(ABC):
     """Rows of people, clipped to ``bound``."""
 
@@ -79,15 +82,24 @@ class Dataset(ABC):
     at_hand: bool = False  # whether all rows are in memory: many passes cost little
     mapped: bool = False  # whether rows are mapped whenever they are read: products cannot take them as they are
     weight_bits: int = 0  # 2^weight_bits whole weights make a person, shared by their rows; 0: each has one row
+    finest_bits: int = 0  # those of the finest units that there are
 
     @property
     def unprepared(self) -> Dataset:
         """The same people, their rows as they were given."""
         return self
 
-    def in_finest_weights(self) -> Dataset:
+    def in_finest_weights(self: D) -> D:
         """The same people, weights in the finest units that there are: for sums in floating point."""
-        return self
+        if self.weight_bits == self.finest_bits:
+            return self
+        finer = copy(self)
+        finer._weigh(self.finest_bits)
+        return finer
+
+    def _weigh(self, bits: int) -> None:
+        """Take other units of weights."""
+        self.weight_bits = bits
 
     def accumulate(self, make: Callable[[], S], *, alone: bool = False, logged: bool = True, weight_bits: int = 0) -> S:
         """One pass: the sums over all people, begun by ``make()``, each of whom has the weight 2^``weight_bits``.
@@ -163,13 +175,10 @@ class DerivedDataset(Dataset):
         self._source, self._to_batches = source, to_batches
         self.bound, self.n_features, self.people = bound, n_features, source.people
         self.read_once, self.at_hand, self.mapped = source.read_once, source.at_hand, True
-        self.weight_bits = source.weight_bits
+        self.weight_bits, self.finest_bits = source.weight_bits, source.finest_bits
 
-    def in_finest_weights(self) -> Dataset:
-        finer = copy(self)
-        finer._source = self._source.in_finest_weights()
-        finer.weight_bits = finer._source.weight_bits
-        return finer
+    def _weigh(self, bits: int) -> None:
+        self.weight_bits, self._source = bits, self._source.in_finest_weights()
 
     def _summed(self, make: Callable[[], S], alone: bool) -> S:
         sums = partial(_DerivedSums, self._to_batches, self._by_column, self._grouped, make)

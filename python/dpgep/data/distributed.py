@@ -12,7 +12,6 @@ import sys
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from copy import copy
 from functools import partial, wraps
 from itertools import groupby
 from typing import Any, ClassVar, TypeVar
@@ -27,7 +26,6 @@ from dpgep.data.dataset import Dataset, People
 from dpgep.data.ids import Identities
 from dpgep.data.inputs import known_rows
 from dpgep.data.people import (
-    UNIT_BITS,
     WEIGHT_BITS,
     Identified,
     SumsOfPeople,
@@ -78,7 +76,6 @@ _COLUMNS = ("part", "sums")
 _SCHEMA = "part long, sums binary"
 
 
-_D = TypeVar("_D", bound="DistributedDataset")
 T = TypeVar("T")
 
 
@@ -113,20 +110,14 @@ class DistributedDataset(Dataset):
         self._read = read
         self._weighting = weighting
         self._to_batch = to_batch if weighting is None else partial(Identified.of, to_batch, weighting)
-        self.weight_bits = 0 if weighting is None else WEIGHT_BITS
+        if weighting is not None:
+            self.weight_bits, self.finest_bits = WEIGHT_BITS, weighting.finest_bits
         self._several_rows = weighting is not None and weighting.person is not None
         self._fewest = fewest
         self._scan = people
         self._comparison = PassComparison(self.hint)
         self._n_bytes = 0  # of all rows, once they were read
         self.bound, self.n_features, self.people = bound, n_features, People(n, identities=identities)
-
-    def in_finest_weights(self: _D) -> _D:
-        if self._weighting is None or self._weighting.most_alike is None:
-            return self
-        finer = copy(self)
-        finer.weight_bits = UNIT_BITS
-        return finer
 
     def _summed(self, make: Callable[[], S], alone: bool) -> S:
         """The tree depends on the parts alone, so that sums in floating point have the same bits whichever machine is

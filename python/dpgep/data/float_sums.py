@@ -55,9 +55,10 @@ class RowProducts:
         self._views = kernel_form(rows.views)
         self.n, self._d = rows.n, rows.d
         self.factors = np.empty(rows.n)
-        first = self._views[0]
-        if not isinstance(first, np.ndarray):
-            if not core.clip_factors_csr(first.data, first.indptr, rows.bound, self.factors):
+        self._is_sparse = not isinstance(self._views[0], np.ndarray)
+        if self._is_sparse:
+            data, _, indptr, _ = self.arrays()
+            if not core.clip_factors_csr(data, indptr, rows.bound, self.factors):
                 raise NotFiniteError
             return
         for people, block in plain_blocks(Rows(self._views, rows.bound), rows.n, fixed_point=False):
@@ -66,27 +67,23 @@ class RowProducts:
 
     def second_moment(self, scale: float) -> core.DenseRows | core.CsrRows:
         """The matrix scale sum_i (f_i x_i)(f_i x_i)^T, known through its products."""
-        first = self._views[0]
-        if isinstance(first, np.ndarray):
+        if not self._is_sparse:
             return core.DenseRows(self._views, self.factors, scale, thread_count())
-        data, indices, indptr = first.data, first.indices, first.indptr
-        return core.CsrRows(data, indices, indptr, self._d, self.factors, scale, thread_count())
+        data, indices, indptr, d = self.arrays()
+        return core.CsrRows(data, indices, indptr, d, self.factors, scale, thread_count())
 
     def arrays(self) -> tuple[Any, ...]:
         """The rows as the kernels read them: the arrays of the views, or (data, indices, indptr, d) of sparse rows."""
         first = self._views[0]
-        if isinstance(first, np.ndarray):
-            return self._views
-        return first.data, first.indices, first.indptr, self._d
+        return (first.data, first.indices, first.indptr, self._d) if self._is_sparse else self._views
 
     def group_sums(self, groups: NDArray[np.intp] | None, n_groups: int) -> Matrix:
         """(d, n_groups), sum of f_i x_i over the people of each group."""
         sums = np.zeros((self._d, n_groups))
-        first = self._views[0]
-        if not isinstance(first, np.ndarray):
+        if self._is_sparse:
             # all rows at once: nothing of them is copied, and a block of rows would cost a pass over the sums
-            arrays = (first.data, first.indices, first.indptr)
-            core.csr_group_sums(*arrays, self.factors, groups, sums, thread_count())
+            data, indices, indptr, _ = self.arrays()
+            core.csr_group_sums(data, indices, indptr, self.factors, groups, sums, thread_count())
             return sums
         for block in slices(self.n, block_height(self.n, self._d)):
             marks = np.zeros((block.stop - block.start, n_groups))

@@ -89,15 +89,12 @@ class ExactSums(Sums):
     bits: int
     n: int
 
-    @abstractmethod
-    def __init__(self, layout: MomentLayout, bits: int) -> None: ...
-
-    @abstractmethod
-    def merge(self, other: Any, times: int = 1) -> None: ...
-
     def _require_alike(self, other: ExactSums) -> None:
         if (self.layout, self.bits) != (other.layout, other.bits):
             raise ValueError("sums of different layouts or grids cannot be added")
+
+    @abstractmethod
+    def __init__(self, layout: MomentLayout, bits: int) -> None: ...
 
     @abstractmethod
     def limbs(self) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
@@ -467,8 +464,7 @@ class ExactMomentsByGroup(ExactSums):
 
 def sums_of_nobody(layout: MomentLayout, bits: int) -> ExactSums:
     """The exact sums of a layout, before any batch is added."""
-    kind = ExactMomentsByGroup if layout.by_group else ExactMomentAccumulator
-    return kind(layout, bits)
+    return ExactMomentsByGroup(layout, bits) if layout.by_group else ExactMomentAccumulator(layout, bits)
 
 
 def _are_many(weights: Weights | None) -> bool:

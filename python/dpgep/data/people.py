@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Generic, NamedTuple
@@ -87,6 +86,11 @@ class Weighting:
         """Up to how many rows of a person count alike; None where the rows of each person add up to one exactly."""
         return None if self.weights is None and self.rows is None else self.rows or 1
 
+    @property
+    def finest_bits(self) -> int:
+        """Of the finest units of weights: equal shares have none that are finer."""
+        return WEIGHT_BITS if self.most_alike is None else UNIT_BITS
+
     def split_off(self, views: Sequence[Any]) -> tuple[tuple[Any, ...], Weighting]:
         """The data without columns of ids and of weights, and these columns in place of their names."""
         kept, person = split_off(views, self.person, IDS)
@@ -133,20 +137,15 @@ class PeopleDataset(Dataset):
         persons = None if weighting.person is None else numbered(weighting.person, rows.n, counted)
         coded, units = rows_taken(coded, weighting.units(weighting.weights, rows.n), counted)
         rows, keys = coded[0], partial(row_keys, *coded)
-        weights = partial(row_weights, persons, keys, units, weighting.most_alike or 1)
-        self._batch = Batch.of_codes(*coded, weights())
-        self._coded, self._persons = coded, persons
-        self._finest = None if weighting.most_alike is None else lambda: Batch.of_codes(*coded, weights(bits=UNIT_BITS))
+        self._coded, self._persons, self.finest_bits = coded, persons, weighting.finest_bits
+        self._weights = partial(row_weights, persons, keys, units, weighting.most_alike or 1)
+        self._weigh(WEIGHT_BITS)
         n_people = rows.n if persons is None else int(np.count_nonzero(np.bincount(persons)))
         self.people = People(enough_people(n_people, fewest), identities=identities)
         self.bound, self.n_features = rows.bound, rows.d
 
-    def in_finest_weights(self) -> PeopleDataset:
-        if self._finest is None:
-            return self
-        finer = copy(self)
-        finer.weight_bits, finer._batch = UNIT_BITS, self._finest()
-        return finer
+    def _weigh(self, bits: int) -> None:
+        self.weight_bits, self._batch = bits, Batch.of_codes(*self._coded, self._weights(bits))
 
     def _summed(self, make: Callable[[], S], alone: bool) -> S:
         self.people.passes += 1
@@ -155,11 +154,10 @@ class PeopleDataset(Dataset):
         return total
 
     def in_memory(self, purpose: str, *, by_person: bool = False) -> Batch:
-        if not by_person or self._finest is not None:
+        if not by_person or self.finest_bits != WEIGHT_BITS:
             raise ValueError(ONE_ROW)
         assert self._persons is not None
-        weights = row_weights(self._persons, partial(row_keys, *self._coded))
-        return Batch(self._coded[0], weights=weights, persons=self._persons)
+        return Batch(self._coded[0], weights=self._weights(), persons=self._persons)
 
 
 class StreamedDataset(Dataset):
@@ -189,7 +187,8 @@ class StreamedDataset(Dataset):
         self._shares: core.Shares | None = None
         self._comparison = PassComparison("a scanned function must yield the same rows at every call")
         n = selections[0].scan.n_rows if weighting is None else None
-        self.weight_bits = 0 if weighting is None else WEIGHT_BITS
+        if weighting is not None:
+            self.weight_bits, self.finest_bits = WEIGHT_BITS, weighting.finest_bits
         self.bound, self.n_features, self.people = bound, n_features, People(n, identities=identities)
         self.read_once = not selections[0].scan.repeatable
 
@@ -212,12 +211,8 @@ class StreamedDataset(Dataset):
             self.people.n = enough_people(n_rows, self._fewest)
         return total
 
-    def in_finest_weights(self) -> StreamedDataset:
-        if not self.weight_bits or self._weighting.most_alike is None:
-            return self
-        finer = copy(self)
-        finer.weight_bits, finer._shares = UNIT_BITS, None
-        return finer
+    def _weigh(self, bits: int) -> None:
+        self.weight_bits, self._shares = bits, None
 
     def _counted(self) -> core.Shares:
         self.people.passes += 1  # how many it takes is a matter of somebody's rows, and not told

@@ -25,7 +25,7 @@ from dpgep.errors import DataError
 from dpgep.sources.arrays import Array, SideBySide
 from dpgep.sources.batches import BATCH_BYTES
 from dpgep.sources.encoding import Categories
-from dpgep.sources.names import Key, as_text, listed
+from dpgep.sources.names import Key, as_text, listed, stands_for
 from dpgep.sources.source import Source, packages_messages_withheld, replaced
 from dpgep.sources.tables import ArrowTable, is_numeric, pyarrow
 
@@ -57,7 +57,7 @@ class CsvFiles(ArrowTable):
             if sum(map(is_numeric, with_commas.types)) > sum(map(is_numeric, schema.types)):
                 schema, self._decimal_point = with_commas, ","
         as_text(schema.names)  # refuses two of one name
-        if any(map(_is_number, schema.names)):
+        if any(stands_for(name, float) for name in schema.names):
             first = self._files[0]
             must = "must name the columns, but a number stands in it: add a line of names"
             raise ValueError(f"the first line of {first} {must}")
@@ -154,14 +154,6 @@ def _type(found: Any) -> Any:
     if types.is_binary(found):  # text that is not in UTF-8
         return pyarrow().string()
     return pyarrow().float64() if types.is_integer(found) or types.is_null(found) else found
-
-
-def _is_number(name: str) -> bool:
-    try:
-        float(name)
-    except ValueError:
-        return False
-    return True
 
 
 # Memory per column while a file is read; without a buffer, the column's share of a row group would lie in memory.

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 from dpgep._checks import quoted
 from dpgep.sources.encoding import is_date_type
-from dpgep.sources.names import Key, missing
+from dpgep.sources.names import Key, missing, stands_for
 from dpgep.sources.tables import ArrowTable, is_numeric, pyarrow
 
 # Text, or a pyarrow.compute.Expression.
@@ -262,7 +262,8 @@ class _Parser:
             return self._date(value, column)
         if (column.holds, type(value)) not in (("text", str), ("true or false", bool)):
             raise ValueError(f"the filter compares {column}, with {ast.unparse(node)}")
-        if column.holds == "text" and _is_date(value):  # beside dates it would mean something else
+        # beside dates it would mean something else
+        if column.holds == "text" and stands_for(value, datetime.datetime.fromisoformat):
             self._require_declared(column)
         return value
 
@@ -310,14 +311,6 @@ def _alike(column: _Column, other: _Column) -> tuple[Any, Any]:
     if column.holds != "numbers" or exactly:
         return column.values, other.values
     return column.rounded, other.rounded
-
-
-def _is_date(text: str) -> bool:
-    try:
-        datetime.datetime.fromisoformat(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _not_allowed(node: ast.expr) -> ValueError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import accumulate
 from typing import TypeAlias
 
@@ -97,6 +97,15 @@ def check_same(found: Names, expected: Names, what: str) -> None:
     differences = [f"lacks {listed(lacking, 40)}"] * bool(lacking)
     differences += [f"has {listed(unknown, 40)} besides"] * bool(unknown)
     raise ValueError(f"{what} {' and '.join(differences)}: its columns must be {listed(expected, 40)}")
+
+
+def stands_for(text: str, kind: Callable[[str], object]) -> bool:
+    """Whether text stands for a value of a kind, which is made of text by a function."""
+    try:
+        kind(text)
+    except ValueError:
+        return False
+    return True
 
 
 def one_of(key: Key) -> Key:
