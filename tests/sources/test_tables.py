@@ -470,3 +470,40 @@ def test_distributed_moments_are_named(kind: str, tmp_path: Path) -> None:
             dpgep.models.PcaModel(6, center=True), dd.from_pandas(categorical(frame()), npartitions=3), bound=1.0
         )
         assert encoded.model.feature_names == ENCODED
+
+
+TEXT = ["a", "b", None, "c", "a", "", "b ", "b"]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pd.Series(TEXT, dtype=object),
+        pd.Series(TEXT, dtype="str"),
+        pd.Series(TEXT, dtype="string"),
+        pd.Series(pd.Categorical(TEXT)),
+        pa.array(TEXT),
+        pa.array(TEXT, pa.large_string()),
+        pa.array(TEXT, pa.string_view()),
+        pa.array(TEXT).dictionary_encode(),
+        pl.Series(TEXT),
+    ],
+    ids=lambda column: f"{type(column).__module__.split('.')[0]} {getattr(column, 'dtype', None) or column.type}",
+)
+def test_indicators_of_text_are_those_of_each_value(column: Any) -> None:
+    """Text is looked up by its distinct values: what each row has must not depend on the way."""
+    frame = pa.table({"t": column}) if isinstance(column, pa.Array) else type(column.to_frame())({"t": column})
+    scan = dpgep.scan(frame, categories={"t": ["b", "a", "z"]})
+    ((rows,),) = scan.read(scan[["t"]])
+    np.testing.assert_array_equal(rows, [[value == each for each in "baz"] for value in TEXT])
+
+
+@pytest.mark.parametrize("hashable", [True, False])
+def test_values_that_cannot_be_hashed_have_no_category(hashable: bool) -> None:
+    places = {0: 1, 1: 1, 2: 1, 3: 2, 7: 1, 9: 3}  # of 1, of its equals, of text and of a tuple
+    values: list[Any] = [1, True, 1.0, "x", None, float("nan"), pd.NA, np.int64(1), "1", (1,)]
+    values += [] if hashable else [[1], {}]
+    scan = dpgep.scan(pd.DataFrame({"t": pd.Series(values, dtype=object)}), categories={"t": [1, "x", (1,)]})
+    ((rows,),) = scan.read(scan[["t"]])
+    expected = [[places.get(i) == place for place in (1, 2, 3)] for i in range(len(values))]
+    np.testing.assert_array_equal(rows, expected)

@@ -214,13 +214,6 @@ class Encoding:
             found = f"{len(declared)} categories, of at most {_MOST}"
             raise ValueError(f"column {quoted(name)} has {found}: pass a sparse matrix")
 
-    def numbers(self, name: Hashable, values: NDArray[Any]) -> list[NDArray[Any]]:
-        """The columns of a matrix that the values of an encoded column become."""
-        if name in self.dates:
-            return [days(values, name)]
-        declared = self.categories[name]
-        return list(indicators(positions(values, declared), len(declared)))
-
 
 def indicators(found: NDArray[np.intp], n_categories: int) -> NDArray[np.uint8]:
     """Zeros and ones, (categories, rows): in each row one at most, at the position of its value."""

@@ -8,15 +8,18 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 from numpy.typing import NDArray
 
 from dpgep._checks import quoted
 from dpgep.errors import DataError
 from dpgep.sources.batches import Columns, Part, Pieces
-from dpgep.sources.encoding import DECLARE, Declared, Encoding, declared_by
+from dpgep.sources.encoding import DECLARE, Declared, Encoding, days, declared_by, indicators, positions
 from dpgep.sources.names import Key, Names, as_names, first_of, identifies, listed, missing, one_of, require_features
+
+# Distinct values, what is missing as NaN, and which of them each row has.
+Coded: TypeAlias = tuple[NDArray[Any], NDArray[Any]]
 
 
 class Source(ABC):
@@ -131,14 +134,23 @@ class Table(Source):
         columns: list[NDArray[Any]] = []
         for name in names:
             if name in self.encoding.columns:
-                columns += self.encoded(rows, name)
+                columns += self._encoded(rows, name)
             else:
                 columns.append(self.numbers(rows, name))
         return Columns(columns, len(columns[0]))
 
-    def encoded(self, rows: Any, name: Any) -> list[NDArray[Any]]:
-        """The columns of a matrix that an encoded column of some rows becomes."""
-        return self.encoding.numbers(name, self.vector(rows, name))
+    def _encoded(self, rows: Any, name: Hashable) -> list[NDArray[Any]]:
+        """The columns that one of dates or of categories becomes."""
+        declared = self.encoding.categories.get(name)
+        if declared is None:
+            return [days(self.vector(rows, name), name)]
+        coded = self.coded(rows, name)
+        values, codes = (self.vector(rows, name), slice(None)) if coded is None else coded
+        return list(indicators(positions(values, declared)[codes], len(declared)))
+
+    def coded(self, rows: Any, name: Any) -> Coded | None:
+        """A column of some rows by its distinct values, where that is less work than by all."""
+        return None
 
     def list_size(self, name: Any) -> int | None:
         """Number of columns of the matrix that a column is by itself, None for one of single values."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache, cached_property
 from typing import Any, TypeVar
 
@@ -15,9 +16,9 @@ from dpgep._optional import import_extra
 from dpgep._threads import slices
 from dpgep.sources import kinds
 from dpgep.sources.batches import BATCH_BYTES, Assembler, Part, Pieces, objects, read_ahead, rows_at_a_time
-from dpgep.sources.encoding import Encoding, declared_categories, indicators, positions
+from dpgep.sources.encoding import Encoding, declared_categories
 from dpgep.sources.names import Key, Names, as_text
-from dpgep.sources.source import Source, Table, messages_withheld, packages_messages_withheld, require_numeric
+from dpgep.sources.source import Coded, Source, Table, messages_withheld, packages_messages_withheld, require_numeric
 
 T = TypeVar("T")
 
@@ -74,6 +75,19 @@ class Frame(Table):
 
     def numbers(self, rows: Any, name: Any) -> NDArray[Any]:
         return _converted(rows[name], rows[name].dtype, name, _numbers_of_series)
+
+    def coded(self, rows: Any, name: Any) -> Coded | None:
+        return _converted(rows[name], rows[name].dtype, name, _coded_series)
+
+
+def _coded_series(series: Any) -> Coded | None:
+    """Of text, objects and categories."""
+    if _is_numeric_dtype(series.dtype) or (isinstance(series.dtype, np.dtype) and series.dtype != object):
+        return None
+    with suppress(TypeError):  # values that cannot be hashed
+        codes, values = series.factorize()
+        return objects([*values, float("nan")]), codes  # what is missing has the code -1
+    return None
 
 
 def _values_of_series(series: Any) -> NDArray[Any]:
@@ -153,13 +167,9 @@ class ArrowTable(Table):
         column = rows.column(name)
         return _converted(column, column.type, name, _numbers)
 
-    def encoded(self, rows: Any, name: Any) -> list[NDArray[Any]]:
-        column, declared = rows.column(name), self.encoding.categories.get(name)
-        coded = None if declared is None else _converted(column, column.type, name, _coded)
-        if declared is None or coded is None:
-            return super().encoded(rows, name)
-        words, codes = coded
-        return list(indicators(positions(words, declared)[codes], len(declared)))
+    def coded(self, rows: Any, name: Any) -> Coded | None:
+        column = rows.column(name)
+        return _converted(column, column.type, name, _coded)
 
 
 class Stream(ArrowTable):
@@ -293,10 +303,12 @@ def _vector(column: Any) -> NDArray[Any]:
     return np.asarray(words[codes])
 
 
-def _coded(column: Any) -> tuple[NDArray[Any], NDArray[Any]] | None:
-    """Distinct values, NaN for what is null, and which of them each row has; of text or a dictionary."""
+def _coded(column: Any) -> Coded | None:
+    """Of text or a dictionary."""
     types, kind = _types(), column.type
-    if types.is_string(kind) or types.is_large_string(kind):
+    if str(kind) == "string_view":  # of polars
+        column = column.cast(pyarrow().large_string())
+    if types.is_string(column.type) or types.is_large_string(column.type):
         column = column.dictionary_encode()  # each text becomes a str once, not once a row
     elif not types.is_dictionary(kind):
         return None
