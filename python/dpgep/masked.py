@@ -48,9 +48,8 @@ from dpgep.privacy.curator import Curator, NoiseShare, normalized_moments, share
 from dpgep.privacy.ledger import LedgerEntry, Owner
 from dpgep.privacy.noise import LARGEST_MU, IntegerNoise, share_noise
 from dpgep.problems.mergeable_moments import Moments, problem_from
-from dpgep.reports.report import PrivacyReport
 from dpgep.results.release import Release
-from dpgep.run import Run, public_inputs, warn_of_delta, warn_of_epsilon
+from dpgep.run import Run, public_inputs, report_of, warn_of_delta, warn_of_epsilon
 from dpgep.serialization import Format, encoded, opened, triangle_rows, upper_triangle_of
 
 __all__ = ["Site", "Terms", "new_identity", "release"]
@@ -313,18 +312,9 @@ def release(terms: Terms, keys: Mapping[str, bytes], messages: Mapping[str, byte
     facts = replace(terms.facts, n=sums.n) if _opens_n(terms) else terms.facts
     noise = summed_shares(terms.share, len(terms.sites))
     noisy = normalized_moments(facts, terms.layout, sums.n, sums.to_float(), noise)
-    budget, entry = terms.guarantee, terms.entry()
-    report = PrivacyReport(
-        epsilon=budget.epsilon,
-        delta=budget.delta,
-        mu=budget.mu,
-        adjacency=facts.adjacency,
-        bound=facts.bound,
-        releases=(entry,),
-        exact=entry.rounding != "none",
-        seeded=False,
-        public=public_inputs(terms.model, facts.n, {}, facts),
-    )
+    budget = terms.guarantee
+    public = public_inputs(terms.model, facts.n, {}, facts)
+    report = report_of(budget, ((terms.entry(),), budget.mu), facts, public, seeded=False)
     found = Release(terms.model, report, noisy, frozenset([digest]), terms.no_people.preprocessing)
     warn_of_delta(budget, facts.n, found)
     return found

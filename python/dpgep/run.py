@@ -34,7 +34,7 @@ from dpgep.privacy.budget import Budget
 from dpgep.privacy.clipped_products import Cells
 from dpgep.privacy.curator import Curator, Stages, noise_stream, row_bound
 from dpgep.privacy.curator import Release as MomentQuery
-from dpgep.privacy.ledger import Ledger
+from dpgep.privacy.ledger import Ledger, LedgerEntry
 from dpgep.problems.builders import table_problem
 from dpgep.problems.mergeable_moments import Moments, SummedProblem, problem_from
 from dpgep.problems.problem import MomentProblem, Problem, rows_of
@@ -120,19 +120,10 @@ class Run:
 
     def _report(self) -> PrivacyReport:
         """The guarantee for everything in the ledger."""
-        (entries, spent), problem = self._ledger.paid(), self._problem
+        problem = self._problem
         ranges = {} if problem.auto is None else problem.auto.ranges
-        return PrivacyReport(
-            epsilon=self._account.epsilon_at(spent),
-            delta=self._account.delta,
-            mu=None if any(entry.mu is None for entry in entries) else spent,
-            adjacency=self._facts.adjacency,
-            bound=self._facts.bound,
-            releases=entries,
-            exact=all(entry.noise for entry in entries),
-            seeded=self._is_seeded,
-            public=public_inputs(problem.model, self._n_people, ranges, problem.facts),
-        )
+        public = public_inputs(problem.model, self._n_people, ranges, problem.facts)
+        return report_of(self._account, self._ledger.paid(), self._facts, public, self._is_seeded)
 
     def location_and_scale(self) -> Preprocessing:
         """Those of a table's columns alone, for all that is reserved."""
@@ -216,6 +207,24 @@ def warn_of_delta(account: Budget, n: int | None, result: object) -> None:
             "choose it well below 1/n, e.g. n**-1.1 or smaller"
         )
         warn(PrivacyWarning(message, result))
+
+
+def report_of(
+    account: Budget, paid: tuple[tuple[LedgerEntry, ...], float], facts: PublicFacts, public: PublicInputs, seeded: bool
+) -> PrivacyReport:
+    """The guarantee for what was paid of a budget: entries of a ledger, and their mu together."""
+    entries, spent = paid
+    return PrivacyReport(
+        epsilon=account.epsilon_at(spent),
+        delta=account.delta,
+        mu=None if any(entry.mu is None for entry in entries) else spent,
+        adjacency=facts.adjacency,
+        bound=facts.bound,
+        releases=entries,
+        exact=all(entry.noise for entry in entries),
+        seeded=seeded,
+        public=public,
+    )
 
 
 def public_inputs(

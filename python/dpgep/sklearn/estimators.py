@@ -174,6 +174,8 @@ class TwoViews(Projection):
 
     center: bool = True
     _needs_y: ClassVar[bool] = True
+    #: the attribute that holds the eigenvalues
+    _values: ClassVar[str]
 
     def _data(self, X: Any, y: Any) -> tuple[Any, ...]:
         x = self._rows(X, y=y)
@@ -195,6 +197,7 @@ class TwoViews(Projection):
         self.x_weights_, self.y_weights_ = solution.x_weights.T, solution.y_weights.T
         mean = solution.mean
         self.x_mean_, self.y_mean_ = (None if mean is None else mean[view] for view in solution.model.views)
+        setattr(self, self._values, solution.eigenvalues)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -213,10 +216,7 @@ class PrivateCCA(TwoViews):
 
     regularization: float | None = None
     _build: ClassVar[Any] = staticmethod(cca)
-
-    def _keep(self, solution: Solution) -> None:
-        super()._keep(solution)
-        self.correlations_ = solution.eigenvalues
+    _values: ClassVar[str] = "correlations_"
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -228,10 +228,7 @@ class PrivatePLS(TwoViews):
     """
 
     _build: ClassVar[Any] = staticmethod(pls)
-
-    def _keep(self, solution: Solution) -> None:
-        super()._keep(solution)
-        self.covariances_ = solution.eigenvalues
+    _values: ClassVar[str] = "covariances_"
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
