@@ -63,7 +63,9 @@ def select_method(curator: Curator, n_components: int, options: ReleaseOptions) 
     """The K leading eigenvectors by the method that a probe favours, by a release where there is nothing to choose."""
     if not _should_probe(curator, n_components, options):
         return replace(release(curator, n_components, options), method="release")
-    look_share = _look_share(curator)
+    assert curator.facts.n is not None
+    needed = (_NOISE_OF_LOOKS / (_LOOK_DEVIATION * curator.facts.n * curator.remaining)) ** 2
+    look_share = min(max(needed, _LEAST_LOOK), _LARGEST_LOOK)
     probe = _probe(curator, n_components, options)
     if not _shows_enough(curator, probe):
         asked = Asked(probe.vectors[:-1], None if probe.mean is None else probe.mean.values)
@@ -89,13 +91,6 @@ def _shows_enough(curator: Curator, probe: Probe) -> bool:
     edge, centre = probe.deviation * semicircle_edge(curator.model.n_features), max(probe.centre, 0.0)
     heights = float(np.maximum(probe.values[:-1] - edge - centre, 0.0).sum()) / bound**2
     return _FAVOURED * heights**2 > heights + k * centre / bound**2
-
-
-def _look_share(curator: Curator) -> float:
-    """Share of mu^2 for the histogram; public."""
-    assert curator.facts.n is not None
-    needed = (_NOISE_OF_LOOKS / (_LOOK_DEVIATION * curator.facts.n * curator.remaining)) ** 2
-    return min(max(needed, _LEAST_LOOK), _LARGEST_LOOK)
 
 
 def may_favour_clipping(model: Model, k: int, n: int | None, mu: float) -> bool:

@@ -117,26 +117,21 @@ def with_clipping_bias(
         pencil, shown = replace(noisy, released=paired(moments)), preprocessing.shown_by(clipped)
         return turn_by_clipping(pencil, paired(clipped), shown, found.regularization, len(found.lost), support)
 
-    return replace(
-        result.described(accuracy=found.accuracy.biased(turn)),
-        accuracy_warnings=(*result.accuracy_warnings, *_tails_warning(preprocessing, len(clipped.second.T))),
-    )
-
-
-def _tails_warning(preprocessing: Preprocessing, d: int) -> Iterator[str]:
-    """Where a few people hold much of the variance, in directions that the release does not show."""
-    cut, lost = preprocessing.energy_cut / d, 1 / preprocessing.energy_kept - 1
+    said = [*result.accuracy_warnings]
+    # where a few people hold much of the variance, in directions that the release does not show
+    cut, lost = preprocessing.energy_cut / len(clipped.second.T), 1 / preprocessing.energy_kept - 1
     if cut > _MUCH_CUT:
-        yield (
+        said.append(
             f"entries beyond {preprocessing.largest:.3g} deviations, which were cut off, hold {cut:.0%} as much "
             "variance as all else, in unknown columns: errors may be several times as large. Logarithms or ranks help"
         )
     in_units = preprocessing.scale is None or preprocessing.variance is not None
     if in_units and lost > max(_LONG_ROWS * preprocessing.rows_clipped, _LEAST_LOST):
-        yield (
+        said.append(
             f"clipping {preprocessing.rows_clipped:.1%} of the rows took {1 - preprocessing.energy_kept:.0%} of all "
             "variance, and few long rows may hold more: errors may be several times as large. Logarithms or ranks help"
         )
+    return replace(result.described(accuracy=found.accuracy.biased(turn)), accuracy_warnings=tuple(said))
 
 
 def local_gaussian(curator: Curator, n_components: int, options: PairOptions) -> MethodResult:
@@ -205,27 +200,18 @@ def _standardized(
     if len(served) < d:
         solved = _embedded(solved, served, d)
     units = np.divide(1, standard.scale, out=np.zeros(d), where=standard.scale > 0)
-    return replace(
-        solved.described(scale=standard.scale),
-        components=solved.components * units,
-        mean=noisy.mean,
-        accuracy_warnings=(*solved.accuracy_warnings, *_constant_warning(standard, n_components, model.feature_names)),
-    )
-
-
-def _constant_warning(standard: Standardization, asked: int, names: tuple[str, ...] | None) -> Iterator[str]:
-    """Where columns cannot be standardized: which they are follows from released variances."""
-    constant = np.flatnonzero(standard.scale == 0)
-    if len(constant):
-        left = len(standard.scale) - len(constant)
-        fewer = f", which leaves {left} of {asked} components" if left < asked else ""
-        yield f"{columns_are(constant, names)} constant, without any weight{fewer}"
-    drowned = np.flatnonzero(standard.drowned & (standard.scale > 0))
-    if len(drowned):
-        yield (
-            f"{columns_are(drowned, names)} constant, or lost in the noise of variances: weights there are too small, "
-            "and the expected errors do not cover that"
+    # which columns cannot be standardized follows from released variances
+    said, names, drowned = [*solved.accuracy_warnings], model.feature_names, standard.drowned & (standard.scale > 0)
+    if len(served) < d:
+        fewer = f", which leaves {len(served)} of {n_components} components" if len(served) < n_components else ""
+        said.append(f"{columns_are(np.flatnonzero(standard.scale == 0), names)} constant, without any weight{fewer}")
+    if drowned.any():
+        said.append(
+            f"{columns_are(np.flatnonzero(drowned), names)} constant, or lost in the noise of variances: weights there "
+            "are too small, and the expected errors do not cover that"
         )
+    solved, components = solved.described(scale=standard.scale), solved.components * units
+    return replace(solved, components=components, mean=noisy.mean, accuracy_warnings=tuple(said))
 
 
 def columns_are(columns: NDArray[np.intp], names: tuple[str, ...] | None) -> str:
@@ -323,8 +309,13 @@ def _diagnose(
     edge = edge if fit is None else None
     if ridge is not None:
         accuracy = eigen.accuracy_given(ridge.error, ridge.subspace_error, lost, rank, edge)
-    else:
-        accuracy = _perturbed(noisy, pair, system, lost, edge, rank if fit is None else d)
+    else:  # by the noise in the eigenbasis of the released pair; nothing there is biased but by the noise
+        variances = partial(_variances, noisy, pair.noise_level, system, k)
+        found, dimensions = partial(eigen.expected_accuracy, system.values), rank if fit is None else d
+        if d > MOST_FEATURES:  # they are found now, so that no d x d matrix is kept for them
+            accuracy = Accuracy.deferred(partial(found, variances(), lost, dimensions), lost, edge)
+        else:
+            accuracy = Accuracy.deferred(lambda: found(variances(), lost, dimensions), lost, edge)
     if fit is not None:
         accuracy = accuracy.worsened(_misplaced(noisy, pair, system, fit))
     gaps = np.abs(eigenvalues[:, None] - system.values)
@@ -338,22 +329,6 @@ def _diagnose(
         spectrum=system.values.copy(),
         support=support,
     )
-
-
-def _perturbed(
-    noisy: NoisyPencil,
-    pair: MatrixPencil,
-    system: Eigensystem,
-    lost: tuple[bool, ...],
-    edge: eigen.Edge,
-    dimensions: int,
-) -> Accuracy:
-    """Accuracy by the noise in the eigenbasis of the released pair; nothing there is biased but by the noise."""
-    variances = partial(_variances, noisy, pair.noise_level, system, len(lost))
-    if len(pair.a) > MOST_FEATURES:  # they are found now, so that no d x d matrix is kept for them
-        simulate = partial(eigen.expected_accuracy, system.values, variances(), lost, dimensions)
-        return Accuracy.deferred(simulate, lost, edge)
-    return Accuracy.deferred(lambda: eigen.expected_accuracy(system.values, variances(), lost, dimensions), lost, edge)
 
 
 def _variances(noisy: NoisyPencil, noise_level: float, system: Eigensystem, k: int) -> Matrix:

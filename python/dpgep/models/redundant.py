@@ -63,7 +63,12 @@ class Redundancy:
         if preprocessing is not None and preprocessing.linear is not None:
             sums = np.linalg.solve(preprocessing.linear, sums.T).T
         units = np.linalg.norm(sums, axis=1)
-        return cls(sums / units[:, None], units, tuple(_sum_of(group, names) for group in indicators))
+        in_words = []
+        for group in indicators:
+            terms = [str(j) if names is None else names[j] for j in group]
+            more = [f"{len(terms) - _LISTED} more"] if len(terms) > _LISTED else []
+            in_words.append(" + ".join(terms[:_LISTED] + more))
+        return cls(sums / units[:, None], units, tuple(in_words))
 
     def without_variance(self, b: PencilPart, factors: Matrix, released: ReleasedMoments) -> Redundancy | None:
         """Those along which the released B, a part of a pencil, shows no variance; None where it does along all."""
@@ -80,7 +85,10 @@ class Redundancy:
 
     def complement(self, views: Sequence[slice]) -> Matrix:
         """(d, d - m), orthonormal columns across the directions, within each view."""
-        return np.asarray(scipy.linalg.block_diag(*(_across(self.directions[:, view]) for view in views)))
+        parts = (self.directions[:, view] for view in views)
+        rows = (part[part.any(axis=1)] for part in parts)
+        across = (scipy.linalg.null_space(part) if len(part) else np.eye(part.shape[1]) for part in rows)
+        return np.asarray(scipy.linalg.block_diag(*across))
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,15 +130,3 @@ def opposites(
             covariance = PencilPart(np.full(1, -1.0))
             if both is not None and both.without_variance(covariance, mean_factor(released), released) is not None:
                 yield list(group)
-
-
-def _across(rows: Matrix) -> Matrix:
-    """Orthonormal columns that are orthogonal to rows, which may be zero or linearly dependent."""
-    rows = rows[rows.any(axis=1)]
-    return np.asarray(scipy.linalg.null_space(rows) if len(rows) else np.eye(rows.shape[1]))
-
-
-def _sum_of(group: tuple[int, ...], names: tuple[str, ...] | None) -> str:
-    terms = [str(j) if names is None else names[j] for j in group]
-    more = f" + {len(terms) - _LISTED} more" if len(terms) > _LISTED else ""
-    return " + ".join(terms[:_LISTED]) + more

@@ -458,8 +458,12 @@ def with_eigenvalues(before: MomentsPencil, vectors: Matrix, old: Matrix, new: M
     pencil, moments, duals = before.pencil, before.released, before.duals(vectors)
     if pencil.a.moment:
         steps, between = new - old, pencil.a.blocks == "between"
-        if between:
-            steps = _steps_between(steps, duals, vectors, before.model.views)
+        if between and len(before.model.views) == 2:
+            steps = 2 * steps
+        elif between:
+            # by sum_i c_i ((v_k^T B v_i)^2 - sum over views w of (v_kw^T B_w v_iw)^2), where v_k^T B v_i = [i = k]
+            within = np.sum([(vectors[view].T @ duals[view]) ** 2 for view in before.model.views], axis=0)
+            steps = np.linalg.lstsq(np.eye(len(steps)) - within, steps, rcond=None)[0]
         change = (duals * steps) @ duals.T
         if between:
             for view in before.model.views:
@@ -474,16 +478,6 @@ def with_eigenvalues(before: MomentsPencil, vectors: Matrix, old: Matrix, new: M
         second = second + b.within * (sums / moments.counts) @ sums.T
         second = second - b.within * (moments.sums / moments.counts) @ moments.sums.T
     return replace(moments, sums=sums, second=second)
-
-
-def _steps_between(steps: Matrix, duals: Matrix, vectors: Matrix, views: Sequence[slice]) -> Matrix:
-    """The c for which the blocks of sum_i c_i (B v_i)(B v_i)^T between views change eigenvalues by ``steps``: to first
-    order k by sum_i c_i ((v_k^T B v_i)^2 - sum over views w of (v_kw^T B_w v_iw)^2), where v_k^T B v_i = [i = k].
-    """
-    if len(views) == 2:
-        return 2 * steps
-    within = np.sum([(vectors[view].T @ duals[view]) ** 2 for view in views], axis=0)
-    return np.asarray(np.linalg.lstsq(np.eye(len(steps)) - within, steps, rcond=None)[0])
 
 
 def _in_parts(n_draws: int, size: int) -> list[int]:
