@@ -433,19 +433,15 @@ def _reach(n_draws: int, log_searched: float, r: int) -> float:
     log_probability = math.log(FALSE_ALARM) - log_searched
     reach = (_rank(log_probability - math.log(2)) - _CHI_MEAN) / _CHI_DEVIATION
     if log_searched > 0 and r > 1:
-        reach = max(reach, _semicircle_reach(r, log_searched))
+        # of GOE(1), r x r, without its mean eigenvalue: by the rate of large deviations, or by concentration, as the
+        # leading eigenvalue is convex, and moves by at most sqrt(1 - 1/r) of what the matrix does
+        drawn = leading_of_noise(r, 0, _EDGES_SEED, _SMALL_DRAWS)
+        concentrated = math.sqrt(1 - 1 / r) * _rank(log_probability)
+        above = min(semicircle_edge(r, log_searched) - float(drawn.mean()), concentrated)
+        reach = max(reach, above / float(drawn.std(ddof=1)))
     # a deviation from few draws: Student's law in place of the normal one
     few = scipy.special.stdtrit(n_draws - 1, 1 - FALSE_ALARM) / _rank(math.log(FALSE_ALARM))
     return float(few * reach)
-
-
-def _semicircle_reach(r: int, log_searched: float) -> float:
-    """The same of GOE(1), r x r, without its mean eigenvalue: by the rate of large deviations, or by concentration."""
-    # the leading eigenvalue is convex, and moves by at most sqrt(1 - 1/r) of what the matrix does
-    drawn = leading_of_noise(r, 0, _EDGES_SEED, _SMALL_DRAWS)
-    concentrated = math.sqrt(1 - 1 / r) * _rank(math.log(FALSE_ALARM) - log_searched)
-    above = min(semicircle_edge(r, log_searched) - float(drawn.mean()), concentrated)
-    return above / float(drawn.std(ddof=1))
 
 
 def _rank(log_probability: float) -> float:

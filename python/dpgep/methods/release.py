@@ -241,13 +241,14 @@ def _solved(noisy: NoisyPencil, n_components: int, options: PairOptions) -> Meth
                 raise np.linalg.LinAlgError("B is numerically zero: no direction to solve for; pass regularization > 0")
             vectors, eigenvalues = system.vectors[:, :k].T, system.values[:k].copy()
         else:
+            unit = scipy.sparse.eye_array(len(pair.a), format="csr")
             fit = sparse_solution(
                 pair,
                 options.sparsity,
                 n_components,
                 ridge=xi,
                 separate_supports=options.separate_supports,
-                residual_deviation=partial(_residual_deviation, noisy),
+                residual_deviation=lambda v, values: np.sqrt(noisy.error_variances(unit, v.T, values)),
                 views=noisy.model.views,
             )
             vectors, eigenvalues = fit.vectors, fit.eigenvalues
@@ -282,12 +283,6 @@ def singular_warning(rank: int, d: int, asked: int) -> Iterator[str]:
             f"B is singular: rank {rank} of {d}; the problem was solved on its range{fewer} (pass regularization > 0 "
             "to use all directions)"
         )
-
-
-def _residual_deviation(noisy: NoisyPencil, vectors: Matrix, values: Matrix) -> Matrix:
-    """Deviation of the noise in each entry of (A - value B) v, one row for each vector."""
-    coordinates = scipy.sparse.eye_array(vectors.shape[1], format="csr")
-    return np.asarray(np.sqrt(noisy.error_variances(coordinates, vectors.T, values)))
 
 
 def _diagnose(

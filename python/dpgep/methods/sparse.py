@@ -271,7 +271,14 @@ def _starts(pair: _Pair, size: Size, n_components: int) -> Iterator[Support]:
         together[[i, j]] = np.inf
         yield size.largest(together)
     yield size.largest(row_norms(_leading(pair, n_components, ranking[0])))
-    yield from _fantope_start(pair, sizes, np.sort(ranking[: max(SCREENED, 2 * size.k)]), size, n_components)
+    # the support of the Fantope relaxation on screened coordinates, penalized down to about k^2 entries
+    screened = np.sort(ranking[: max(SCREENED, 2 * size.k)])
+    block, roots = np.ix_(screened, screened), roots[screened]
+    entries = np.sort(sizes[block], axis=None)
+    penalty = float(entries[-min(size.k**2, len(entries))])
+    scaled, most = pair.a[block] / roots / roots[:, None], FANTOPE_ITERATIONS
+    fit = fantope_relaxation(scaled, None, n_components, penalty, tolerance=FANTOPE_TOLERANCE, max_iterations=most)
+    yield size.largest_among(screened, row_norms(leading_vectors(fit.feasible, n_components).T))
 
 
 def _leading(pair: _Pair, n_components: int, column: np.intp) -> Matrix:
@@ -289,23 +296,6 @@ def _leading(pair: _Pair, n_components: int, column: np.intp) -> Matrix:
         return np.asarray(scipy.sparse.linalg.eigsh(operator, n_components, which="LA", v0=start, tol=1e-2)[1])
     except scipy.sparse.linalg.ArpackNoConvergence:
         return np.asarray(start[:, None])
-
-
-def _fantope_start(pair: _Pair, sizes: Matrix, screened: Support, size: Size, n_components: int) -> Iterator[Support]:
-    """The support of the Fantope relaxation on screened coordinates, penalized down to about k^2 entries."""
-    block = np.ix_(screened, screened)
-    entries = np.sort(sizes[block], axis=None)
-    penalty = float(entries[-min(size.k**2, len(entries))])
-    roots = pair.roots_b[screened]
-    fit = fantope_relaxation(
-        pair.a[block] / roots / roots[:, None],
-        None,
-        n_components,
-        penalty,
-        tolerance=FANTOPE_TOLERANCE,
-        max_iterations=FANTOPE_ITERATIONS,
-    )
-    yield size.largest_among(screened, row_norms(leading_vectors(fit.feasible, n_components).T))
 
 
 def _flow(pair: _Pair, candidate: Candidate, size: Size) -> Candidate:

@@ -197,9 +197,6 @@ class ContrastPencil(MomentsPencil):
             drawn = sum(weight * group.strayed(generator, people=people) for weight, group in self._groups)
             yield self._in_units(np.asarray(drawn))
 
-    def leading_noise(self, values: Matrix, basis: Matrix | None, seed: int, n_draws: int) -> Matrix | None:
-        return None
-
     def plausible_truth(self, most_features: int) -> PlausibleMoments:
         d = self.model.n_features
         moments = of_groups([group.before_noise for _, group in self._groups], self.released)

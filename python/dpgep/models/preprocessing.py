@@ -194,7 +194,11 @@ class Preprocessing(Shown):
             raise ValueError(f"energy_kept must be from {LEAST_KEPT:g} to 1, got {self.energy_kept!r}")
         for name, part in self.parts().items():
             if part is not None:
-                object.__setattr__(self, name, _finite(name, part, 2 if name == "linear" else 1))
+                array = np.array(part, dtype=np.float64)
+                ndim, what = (2, "square matrix") if name == "linear" else (1, "vector")
+                if array.ndim != ndim or len(set(array.shape)) > 1 or not (np.abs(array) <= _EXTREME).all():
+                    raise ValueError(f"{name} must be a finite {what}")
+                object.__setattr__(self, name, array)
         if self.variance_error is not None and (self.scale is None or not (self.variance_error >= 0).all()):
             raise ValueError("variance_error must be non-negative, of a scale that was bought")
         if self.variance is not None and (self.scale is None or not (self.variance >= 0).all()):
@@ -343,15 +347,16 @@ class Preprocessing(Shown):
         self.require_columns(model.n_features)
         if self.pairwise:
             require_pairs(model)
-        changes = []
-        if self.location is not None and not model.traits.shift_free:
+        changes, traits = [], model.traits
+        if self.location is not None and not traits.shift_free:
             changes.append("location")
-        traits = model.traits
         serves_scales = traits.scale_free or traits.is_covariance or traits.by_group  # solved in units of the columns
         if self.scale is not None and not serves_scales and np.ptp(self.scale) > 0:
             changes.append("scale")
-        if self.linear is not None and not (model.traits.linear_free and _is_within(self.linear, model.views)):
-            changes.append("linear")
+        if self.linear is not None:
+            within = scipy.linalg.block_diag(*(self.linear[view, view] for view in model.views))
+            if not (traits.linear_free and np.array_equal(within, self.linear)):
+                changes.append("linear")
         if changes:
             raise ValueError(
                 f"the {' and '.join(changes)} of this preprocessing would change the answer of {model.name}: use one "
@@ -366,21 +371,6 @@ class Preprocessing(Shown):
         return all(map(np.array_equal, mine, others))
 
     __hash__ = None  # type: ignore[assignment]
-
-
-def _finite(name: str, part: object, dimensions: int) -> Matrix:
-    array = np.array(part, dtype=np.float64)
-    if array.ndim != dimensions or len(set(array.shape)) > 1 or not (np.abs(array) <= _EXTREME).all():
-        raise ValueError(f"{name} must be a finite {'square matrix' if dimensions == 2 else 'vector'}")
-    return array
-
-
-def _is_within(matrix: Matrix, views: list[slice]) -> bool:
-    """Whether a matrix mixes no columns of different views."""
-    rest = matrix.copy()
-    for view in views:
-        rest[view, view] = 0.0
-    return not rest.any()
 
 
 def _bits_for(longest: float) -> int:
