@@ -54,10 +54,10 @@ class ColumnRanges:
         sizes = people_runs(both, math.sqrt(2) * histogram.deviation)
         signs = histogram.values.swapaxes(0, 1).reshape(-1, histogram.values.shape[2])[:, 1:]
         runs = people_runs(signs, histogram.deviation, within=2 * sizes)
-        zeros, d = histogram.values[:, 0, 0].tolist(), len(sizes)
-        each = zip(zeros, sizes, runs[:d], runs[d:], strict=True)
-        found = [_Signs.of(*counted, histogram.deviation) for counted in each]
-        self._people[columns] = [one.people for one in found]
+        zeros, d = histogram.values[:, 0, 0], len(sizes)
+        zeros = np.where(zeros > _SHOWN * histogram.deviation, zeros, 0.0)
+        # octaves of both signs count, since in wide columns about zero each holds few people
+        self._people[columns] = zeros + [run.people if run.is_likely else 0.0 for run in sizes]
         n = max(float(self._people.max()), 1.0) if n is None else n
         seen = [run for run in sizes if run.is_seen]
         if seen:  # the counts of the octaves that hold people, and of some more
@@ -67,14 +67,19 @@ class ColumnRanges:
             kept, zeros_of_all = np.zeros((len(self.low), *counts.shape[1:])), np.zeros(len(self.low))
             kept[columns], zeros_of_all[columns] = counts, histogram.values[:, 0, 0]
             self.magnitudes = Magnitudes(FIRST_OCTAVE + first, kept, histogram.deviation, float(n), zeros_of_all)
-        for j, one in zip(columns, found, strict=True):
-            up, down, unseen = one.up, one.down, 0.0 if self._missing else n - one.people
-            self.zero[j] = one.zeros > 0 and not up and not down
-            self.seen[j] = one.is_seen and unseen <= _UNSEEN * n + one.noise
+        for j, zero, run, *sides in zip(columns, zeros.tolist(), sizes, runs[:d], runs[d:], strict=True):
+            up = down = None
+            if run.is_likely:
+                up, down = (each if each.is_seen or each.people > _UNSEEN * run.people else None for each in sides)
+                up, down = (run, run) if up is down else (up, down)
+            people, noise = float(self._people[j]), run.noise if run.is_likely else histogram.deviation
+            unseen = 0.0 if self._missing else n - people
+            self.zero[j] = zero > 0 and not up and not down
+            self.seen[j] = run.is_seen and unseen <= _UNSEEN * n + noise
             least = min((side.lower for side in (up, down) if side is not None), default=0.0)
-            self.least_spread[j] = math.sqrt(one.zeros * (one.people - one.zeros)) / n * least
-            everybody = unseen <= max(_MISSED * n, _SHOWN * one.noise)
-            one_sided = (up is None) != (down is None) and not one.zeros and everybody
+            self.least_spread[j] = math.sqrt(zero * (people - zero)) / n * least
+            everybody = unseen <= max(_MISSED * n, _SHOWN * noise)
+            one_sided = (up is None) != (down is None) and not zero and everybody
             self.narrow[j] = one_sided and len(up or down or ()) <= _NARROW_OCTAVES
             self.low[j] = -down.upper if down else up.lower if up and one_sided else 0.0
             self.high[j] = up.upper if up else -down.lower if down and one_sided else 0.0
@@ -154,28 +159,6 @@ class BinRun:
     def upper(self) -> float:
         """The end of the last octave."""
         return math.ldexp(1.0, min(FIRST_OCTAVE + self.last + 1, 1023))
-
-
-@dataclass(slots=True)
-class _Signs:
-    """What a histogram over zero and signed octaves shows of a column: ``zeros``, octaves of both signs, all people."""
-
-    zeros: float
-    up: BinRun | None
-    down: BinRun | None
-    people: float
-    noise: float  # its deviation, in `people`
-    is_seen: bool  # whether noise alone hardly makes its octaves
-
-    @classmethod
-    def of(cls, zeros: float, sizes: BinRun, up: BinRun, down: BinRun, deviation: float) -> _Signs:
-        """``sizes``: octaves of both signs together, since in wide columns about zero each holds few people."""
-        zeros = zeros if zeros > _SHOWN * deviation else 0.0
-        if not sizes.is_likely:
-            return cls(zeros, None, None, zeros, deviation, False)
-        seen = [run if run.is_seen or run.people > _UNSEEN * sizes.people else None for run in (up, down)]
-        above, below = seen if seen != [None, None] else [sizes, sizes]
-        return cls(zeros, above, below, zeros + sizes.people, sizes.noise, sizes.is_seen)
 
 
 def people_runs(
