@@ -17,7 +17,7 @@ import numpy as np
 import scipy  # its sparse matrices are loaded when they are used
 from numpy.typing import NDArray
 
-from dpgep.models import plausible
+from dpgep.models import moments, plausible
 from dpgep.models.model import (
     Blocks,
     Matrix,
@@ -29,25 +29,7 @@ from dpgep.models.model import (
     Traits,
     slices_of,
 )
-from dpgep.models.moments import (
-    MomentLayout,
-    ReleasedGroups,
-    ReleasedMoments,
-    block_form_variance,
-    correlation_form_variance,
-    correlation_noise,
-    correlations,
-    goe_of,
-    group_factors,
-    groups_alone,
-    mean_factor,
-    normals,
-    schur_form_variance,
-    standardization_of,
-    together,
-    total_share,
-    total_shares,
-)
+from dpgep.models.moments import MomentLayout, ReleasedGroups, ReleasedMoments
 from dpgep.models.null import leading_of_noise
 from dpgep.models.pairwise import require_pairs
 from dpgep.models.preprocessing import Preprocessing
@@ -147,7 +129,7 @@ class RowModel(Model):
 
     def noisy(self, released: ReleasedMoments, scale: Matrix | None = None) -> MomentsPencil:
         """A and B from released moments; of columns divided by ``scale``, in units of their own."""
-        released = together(released)
+        released = moments.together(released)
         if released.pairs is not None:
             require_pairs(self)
         return MomentsPencil(self, released, scale)
@@ -260,11 +242,11 @@ class Pencil:
 
 def pencil_of(model: Model, released: ReleasedGroups) -> Pencil:
     """A and B from released sums and counts: T = M - s m m^T, s the share of groups, W = M - sum_g w_g S_g S_g^T."""
-    a, b, mean = model.traits.a, model.traits.b, mean_factor(released)
+    a, b, mean = model.traits.a, model.traits.b, moments.mean_factor(released)
     assert a is not None
     if a.within or (b is not None and b.within):
-        groups, weights = group_factors(released)
-        factors, share = np.concatenate([groups, mean], axis=-2), total_shares(released)[..., None]
+        groups, weights = moments.group_factors(released)
+        factors, share = np.concatenate([groups, mean], axis=-2), moments.total_shares(released)[..., None]
     else:
         factors, weights, share = mean, None, np.ones(mean.shape[:-1])
 
@@ -289,7 +271,7 @@ class MomentsPencil(NoisyPencil):
     def __post_init__(self) -> None:
         released, traits = self.released, self.model.traits
         of_b = None if traits.identity_b else released.second_noise_level
-        standard = standardization_of(released) if traits.standardized else None
+        standard = moments.standardization_of(released) if traits.standardized else None
         isotropic = self.scale is None and released.pairs is None
         vars(self).update(noise_of_b=of_b, isotropic=isotropic, standardization=standard)
 
@@ -306,7 +288,7 @@ class MomentsPencil(NoisyPencil):
     @cached_property
     def share(self) -> float:
         """`total_share` of what was released."""
-        return total_share(self.released)
+        return moments.total_share(self.released)
 
     def pair(self) -> MatrixPencil:
         released, pencil, standard = self.released, self.pencil, self.standardization
@@ -314,7 +296,10 @@ class MomentsPencil(NoisyPencil):
         if standard is not None:
             covariance, _ = pencil.matrices(released.second.copy())  # its diagonal is asked for again
             return MatrixPencil(
-                correlations(covariance, standard), None, correlation_noise(released, standard), rounding
+                moments.correlations(covariance, standard),
+                None,
+                moments.correlation_noise(released, standard),
+                rounding,
             )
         a, b = pencil.matrices(released.second)
         if self.scale is not None:
@@ -325,35 +310,35 @@ class MomentsPencil(NoisyPencil):
         released, traits = self.released, self.model.traits
         left, right = self._in_their_units(left, right)
         if traits.standardized:
-            return correlation_form_variance(released, left, right)
+            return moments.correlation_form_variance(released, left, right)
         a, b = traits.a, traits.b
         assert a is not None
         if a.blocks == "between":
             of_b = 0.0 if b is None else -eigenvalues * b.total
-            return block_form_variance(released, self.model.views, left, right, within=of_b)
+            return moments.block_form_variance(released, self.model.views, left, right, within=of_b)
         if b is None:
-            return schur_form_variance(released, left, right, total=a.total, within=a.within)
+            return moments.schur_form_variance(released, left, right, total=a.total, within=a.within)
         total, within = a.total - eigenvalues * b.total, a.within - eigenvalues * b.within
-        return schur_form_variance(released, left, right, total=total, within=within)
+        return moments.schur_form_variance(released, left, right, total=total, within=within)
 
     def noise_alone(
         self, values: Matrix, generator: np.random.Generator, n_draws: int, *, people: bool = False
     ) -> Iterator[Matrix]:
         released, d, standard, a = self.released, self.model.n_features, self.standardization, self.model.traits.a
-        mean, moment = mean_factor(released), a is not None and a.moment
+        mean, moment = moments.mean_factor(released), a is not None and a.moment
         shapes = (released.sums.shape, released.counts.shape, (d, d) if moment else (0, 0))
         drawn = plausible.SampledPeople.of(self.model, released, float(values.mean())) if people else None
         for n in _in_parts(n_draws, d * d):
-            of_sums, of_counts, of_second = normals(generator, n, *shapes)
-            groups = groups_alone(released, of_sums, of_counts)
+            of_sums, of_counts, of_second = moments.normals(generator, n, *shapes)
+            groups = moments.groups_alone(released, of_sums, of_counts)
             pencil = pencil_of(self.model, groups if drawn is None else drawn.moved(groups, generator))
-            second = goe_of(of_second, released.noise.second) if moment else np.zeros((n, d, d))
+            second = moments.goe_of(of_second, released.noise.second) if moment else np.zeros((n, d, d))
             if moment:
                 second *= np.sqrt(released.profile)
                 second += mean.T @ mean
             alone = pencil.matrices(second)[0]
             if standard is not None:  # with the diagonal released: 1, whatever the noise
-                diagonals = np.einsum("...ii->...i", correlations(alone, standard))
+                diagonals = np.einsum("...ii->...i", moments.correlations(alone, standard))
                 diagonals -= diagonals.mean(axis=-1, keepdims=True)
             for each in self._in_units(alone):
                 yield each if drawn is None else each + drawn.scatter(generator)
@@ -362,8 +347,8 @@ class MomentsPencil(NoisyPencil):
         released, traits = self.released, self.model.traits
         if traits.of_means:
             generator, shapes = np.random.default_rng(seed), (released.sums.shape, released.counts.shape)
-            drawn = (normals(generator, n, *shapes) for n in _in_parts(n_draws, released.sums.size))
-            pencils = (pencil_of(self.model, groups_alone(released, *each)) for each in drawn)
+            drawn = (moments.normals(generator, n, *shapes) for n in _in_parts(n_draws, released.sums.size))
+            pencils = (pencil_of(self.model, moments.groups_alone(released, *each)) for each in drawn)
             return np.concatenate([_leading_of_rank(pencil, basis) for pencil in pencils])
         if not self.isotropic or not traits.is_covariance:  # it is not the same in all directions
             return None
@@ -455,7 +440,7 @@ def with_eigenvalues(before: MomentsPencil, vectors: Matrix, old: Matrix, new: M
     that; between more, by what changes each eigenvalue so to first order. A scatter of group means changes with them:
     along B v_i they are multiplied by the root of new_i/old_i.
     """
-    pencil, moments, duals = before.pencil, before.released, before.duals(vectors)
+    pencil, released, duals = before.pencil, before.released, before.duals(vectors)
     if pencil.a.moment:
         steps, between = new - old, pencil.a.blocks == "between"
         if between and len(before.model.views) == 2:
@@ -470,14 +455,14 @@ def with_eigenvalues(before: MomentsPencil, vectors: Matrix, old: Matrix, new: M
                 change[view, view] = 0.0
         return before.changed(change)
     factors = np.sqrt(np.divide(new, old, out=np.ones_like(old), where=old > 0)) - 1
-    shares = moments.counts / moments.counts.sum()
-    contrasts = moments.sums - np.outer(moments.sums.sum(axis=1), shares)
-    sums = moments.sums + (duals * factors) @ (vectors.T @ contrasts)
-    second, b = moments.second, before.model.traits.b
+    shares = released.counts / released.counts.sum()
+    contrasts = released.sums - np.outer(released.sums.sum(axis=1), shares)
+    sums = released.sums + (duals * factors) @ (vectors.T @ contrasts)
+    second, b = released.second, before.model.traits.b
     if b is not None and b.within:  # the second moment takes up what W loses
-        second = second + b.within * (sums / moments.counts) @ sums.T
-        second = second - b.within * (moments.sums / moments.counts) @ moments.sums.T
-    return replace(moments, sums=sums, second=second)
+        second = second + b.within * (sums / released.counts) @ sums.T
+        second = second - b.within * (released.sums / released.counts) @ released.sums.T
+    return replace(released, sums=sums, second=second)
 
 
 def _in_parts(n_draws: int, size: int) -> list[int]:
