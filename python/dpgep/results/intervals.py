@@ -145,8 +145,7 @@ def bootstrap_intervals(
             "that. Ask about fewer columns, or release with more people or a larger epsilon"
         )
         warn(message, AccuracyWarning)
-    people = _People(truth.before.released, truth.numbers, bound if rows == "bounded" else None)
-    world = _World.of(truth, people, regularization)
+    world = _World(truth, bound if rows == "bounded" else None, regularization, solved(truth.pair(), 0.0), scales)
     # eigenvalues of a covariance are all its own; elsewhere those beyond the components stay as they were
     whole = model.traits.identity_b and not model.view_sizes
     kept = min(len(truth.numbers) if whole else max(found, 1), len(world.right.values))
@@ -364,18 +363,19 @@ def _widened(correlation: Matrix, clipping: Clipping) -> tuple[Matrix, Matrix]:
 
 @dataclass(frozen=True, eq=False)
 class _World:
-    """A truth, how people are drawn from it, the solutions of its pair, and B of it (None: the identity)."""
+    """A truth, of Gaussian rows, or (``bound`` given) any within it; the solutions of its pair, and B (None: I).
+
+    The scatter within groups strays as that of Gaussian rows, by T - I with T of Wishart's law between roots of the
+    covariance; or, along its principal axes u and v, by as much as the bound on rows allows at most: rows x about their
+    mean m are no longer than b = bound + |m|, so that with |u.x||v.x| <= b^2 (|u||v| + |u.v|)/2,
+    Var(u.x v.x) <= b^2 (|u||v| + |u.v|)/2 sqrt(u^T C u v^T C v).
+    """
 
     truth: PlausibleMoments
-    people: _People
+    bound: float | None
     regularization: float
     right: Eigensystem
     b: Matrix | None
-
-    @classmethod
-    def of(cls, truth: PlausibleMoments, people: _People, regularization: float) -> _World:
-        right, b = solved(truth.pair(), 0.0), truth.pair().b
-        return cls(truth, people, regularization, right, b)
 
     def possible(self, eigenvalues: Matrix) -> Matrix:
         """The nearest eigenvalues that a truth can have."""
@@ -396,12 +396,11 @@ class _World:
         """Solutions of one more release of people from the truth with these leading eigenvalues."""
         m, right = len(eigenvalues), self.right
         moments = with_eigenvalues(self.truth.before, right.vectors[:, :m], right.values[:m], eigenvalues)
-        people = replace(self.people, moments=moments)
-        return solved(self._released(people, generator), self.regularization)
+        return solved(self._released(moments, generator), self.regularization)
 
-    def _released(self, people: _People, generator: np.random.Generator) -> MatrixPencil:
+    def _released(self, moments: ReleasedMoments, generator: np.random.Generator) -> MatrixPencil:
         """The pair of one more release of people, divided by their number, which may be noisy as well."""
-        moments, noise = people.drawn(generator), self.truth.noise.counts
+        moments, noise = self._people(moments, generator), self.truth.noise.counts
         if noise and len(moments.counts) == 1:
             total = max(1 + noise * generator.standard_normal(), noise)
             moments = replace(moments, second=moments.second / total, sums=moments.sums / total)
@@ -412,16 +411,49 @@ class _World:
         exact, generator = self.truth.pair(), np.random.default_rng(_SEED)
         system = solved(self.truth.pair(), self.regularization)
         v, values = system.vectors, system.values
-        total, squares = np.zeros((len(values), len(values))), np.zeros((len(values), len(values)))
-        for _ in range(_MIXING_DRAWS):
-            pair = self._released(self.people, generator)
-            strayed = v.T @ (pair.a - exact.a) @ v
+        strays = np.empty((_MIXING_DRAWS, len(values), len(values)))
+        for strayed in strays:
+            pair = self._released(self.truth.before.released, generator)
+            strayed[:] = v.T @ (pair.a - exact.a) @ v
             if pair.b is not None and exact.b is not None:
-                strayed = strayed - values[:, None] * (v.T @ (pair.b - exact.b) @ v)
-            total += strayed
-            squares += strayed**2
-        variances = np.maximum(squares - total**2 / _MIXING_DRAWS, 0.0) / (_MIXING_DRAWS - 1)
+                strayed -= values[:, None] * (v.T @ (pair.b - exact.b) @ v)
+        variances = strays.var(axis=0, ddof=1)
         return np.asarray(np.sqrt(variances * variances.T))
+
+    def _people(self, m: ReleasedMoments, generator: np.random.Generator) -> ReleasedMoments:
+        """Moments of as many people as there were."""
+        if m.by_group:
+            groups = (of_group(m, group) for group in range(len(m.counts)))
+            return of_groups([self._people(group, generator) for group in groups], m)
+        roots, has_means = np.sqrt(self.truth.numbers), bool(m.sums.size)
+        shares, people = m.counts if has_means else np.ones(1), max(round(m.n), 2)
+        numbers = np.full(1, people)
+        if len(shares) > 1:
+            left = max(1 - float(shares.sum()), 0.0)
+            numbers = generator.multinomial(people, np.append(shares, left) / (shares.sum() + left))[:-1]
+        means = m.sums / shares if has_means else np.zeros((len(m.second), 1))
+        within = m.second - (means * shares) @ means.T
+        root = root_of(within)
+        if has_means:
+            strays = roots[:, None] * (root @ generator.standard_normal(m.sums.shape))
+            means = means + strays / np.sqrt(np.maximum(numbers, 1))
+        total, d, shares_drawn = int(numbers.sum()), len(within), numbers / people
+        freedom = max(total - len(shares) * has_means, 1)
+        if self.bound is None:
+            factor = root @ bartlett(d, freedom, generator)
+            strayed = factor @ factor.T / max(total, 1) - within
+        else:
+            values, vectors = np.linalg.eigh(within)
+            quarter = (vectors * np.maximum(values, 0.0) ** 0.25) @ vectors.T
+            reach = self.bound + float(np.linalg.norm(mean_factor(m)))
+            strayed = reach / math.sqrt(2) * (quarter @ goe(d, math.sqrt(2 / freedom), generator) @ quarter)
+        scatter = within + strayed * np.maximum.outer(roots, roots)
+        return replace(
+            m,
+            second=scatter * (total / people) + (means * shares_drawn) @ means.T,
+            sums=means * shares_drawn if has_means else m.sums,
+            counts=shares_drawn if len(shares) > 1 else m.counts,
+        )
 
 
 def _loadings(components: Matrix, truth: PlausibleMoments, right: Matrix, drawn: Sequence[Matrix], tail: int) -> Matrix:
@@ -468,65 +500,6 @@ def _merged(values: Matrix, numbers: Matrix) -> Matrix:
     """Eigenvalues, descending, of as many merged directions: their means."""
     first = np.append(0, np.cumsum(numbers)[:-1]).astype(int)
     return np.asarray(np.add.reduceat(values, first) / numbers)
-
-
-@dataclass(frozen=True, eq=False)
-class _People:
-    """A population with these moments: Gaussian rows, or (``bound`` given) any rows within it.
-
-    The scatter within groups strays as that of Gaussian rows, by T - I with T of Wishart's law between roots of the
-    covariance; or, along its principal axes u and v, by as much as the bound on rows allows at most: rows x about their
-    mean m are no longer than b = bound + |m|, so that with |u.x||v.x| <= b^2 (|u||v| + |u.v|)/2,
-    Var(u.x v.x) <= b^2 (|u||v| + |u.v|)/2 sqrt(u^T C u v^T C v).
-    """
-
-    moments: ReleasedMoments
-    numbers: Matrix
-    bound: float | None
-
-    def drawn(self, generator: np.random.Generator) -> ReleasedMoments:
-        """Moments of as many people as there were."""
-        m = self.moments
-        if m.by_group:
-            groups = (replace(self, moments=of_group(m, group)) for group in range(len(m.counts)))
-            return of_groups([group.drawn(generator) for group in groups], m)
-        shares, people = m.counts if m.sums.size else np.ones(1), max(round(m.n), 2)
-        if len(shares) > 1:
-            left = max(1 - float(shares.sum()), 0.0)
-            numbers = generator.multinomial(people, np.append(shares, left) / (shares.sum() + left))[:-1]
-        else:
-            numbers = np.full(1, people)
-        means = m.sums / shares if m.sums.size else np.zeros((len(m.second), 1))
-        within = m.second - (means * shares) @ means.T
-        root = root_of(within)
-        if m.sums.size:
-            strays = np.sqrt(self.numbers)[:, None] * (root @ generator.standard_normal(m.sums.shape))
-            means = means + strays / np.sqrt(np.maximum(numbers, 1))
-        drawn_shares = numbers / people
-        scatter = self._scatter(within, root, int(numbers.sum()), len(shares) * bool(m.sums.size), generator)
-        total = float(numbers.sum()) / people
-        return replace(
-            m,
-            second=scatter * total + (means * drawn_shares) @ means.T,
-            sums=means * drawn_shares if m.sums.size else m.sums,
-            counts=drawn_shares if len(shares) > 1 else m.counts,
-        )
-
-    def _scatter(
-        self, within: Matrix, root: Matrix, people: int, lost_freedom: int, generator: np.random.Generator
-    ) -> Matrix:
-        """Scatter of people around the means of their groups, divided by their number."""
-        d, freedom = len(within), max(people - lost_freedom, 1)
-        if self.bound is None:
-            factor = root @ bartlett(d, freedom, generator)
-            strayed = factor @ factor.T / max(people, 1) - within
-        else:
-            values, vectors = np.linalg.eigh(within)
-            quarter = (vectors * np.maximum(values, 0.0) ** 0.25) @ vectors.T
-            reach = self.bound + float(np.linalg.norm(mean_factor(self.moments)))
-            strayed = reach / math.sqrt(2) * (quarter @ goe(d, math.sqrt(2 / freedom), generator) @ quarter)
-        roots = np.sqrt(self.numbers)
-        return np.asarray(within + strayed * np.maximum.outer(roots, roots))
 
 
 def solved(pair: MatrixPencil, regularization: float) -> Eigensystem:
