@@ -12,7 +12,7 @@ for known: angles would be too small, and of two that are close by chance the la
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -242,20 +242,13 @@ def correlation_intervals(
     mean = mean_factor(part)
     matrix = correlations(part.second - mean.T @ mean, standardization_of(part))
     of_noise = correlation_form_variance(part, np.eye(len(served)), np.eye(len(served)))
-    spread = None
+    squares = None
     if bound is not None and rows == "bounded":
         inverse = 1 / standard.scale[served] ** 2
         longest = bound + float(np.linalg.norm(mean_factor(released)))
-        spread = longest**2 * np.add.outer(inverse, inverse) / 4
-    longer = 1.0 if part.clipping is None else part.clipping.people
-
-    def of_people(rho: Matrix) -> Matrix:
-        if spread is not None:
-            return np.asarray((1 - rho**2) * (1 + np.abs(rho)) * spread)
-        return longer * ((1 - rho**2) ** 2 if part.pairs is None else part.pairs.correlation_variances(rho))
-
+        squares = longest**2 * np.add.outer(inverse, inverse)
     block = np.ix_(served, served)
-    low[block], high[block] = not_rejected(matrix, of_noise, of_people, released.n, level)
+    low[block], high[block] = not_rejected(matrix, of_noise, part, released.n, level, squares)
     if part.clipping is not None:
         below, above = _widened(matrix, part.clipping)
         low[block], high[block] = np.maximum(low[block] - below, -1.0), np.minimum(high[block] + above, 1.0)
@@ -266,10 +259,19 @@ def correlation_intervals(
 
 
 def not_rejected(
-    matrix: Matrix, of_noise: Matrix, of_people: Callable[[Matrix], Matrix], n: float, level: float
+    matrix: Matrix, of_noise: Matrix, released: ReleasedMoments, n: float, level: float, squares: Matrix | None
 ) -> tuple[Matrix, Matrix]:
-    """The least and largest rho with |r - rho| <= z sqrt(p + v(rho)/n) for each correlation r, v the same for -rho."""
+    """The least and largest rho with |r - rho| <= z sqrt(p + v(rho)/n) for each correlation r, v the same for -rho.
+
+    Of any rows within a bound, ``squares`` are at least a^2 + b^2 (`correlation_intervals`); None for Gaussian rows.
+    """
     reach = float(scipy.special.ndtri((1 + level) / 2))
+    longer = 1.0 if released.clipping is None else released.clipping.people
+
+    def of_people(rho: Matrix) -> Matrix:
+        if squares is not None:
+            return np.asarray((1 - rho**2) * (1 + np.abs(rho)) * squares / 4)
+        return longer * ((1 - rho**2) ** 2 if released.pairs is None else released.pairs.correlation_variances(rho))
 
     def largest(sign: float) -> Matrix:
         """Of sign times the correlations."""

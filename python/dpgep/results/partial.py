@@ -53,9 +53,38 @@ def partial_correlation(
     require_law(level, rows)
     features, left_out = release._independent(release._numbers(columns))
     require_no_pairs(release._of_everybody[0], "partial correlations")
-    noisy, _ = release._judged(features, sizes=False)
-    bound = None if rows == "gaussian" else release._row_bound
-    ends = _partial_correlations(noisy, features, release.model.feature_names, level, bound)
+    released, _ = release._judged(features, sizes=False)
+    d, mean, noise = len(features), total_mean(released), released.noise
+    covariance = released.second - np.outer(mean, mean) + noise.sums**2 * np.eye(d)
+    g, xi = inverse_of_noisy(covariance, mean, released, features, release.model.feature_names)
+    if np.trace(g @ xi @ g) > _DROWNED / (1 - _DROWNED) * np.trace(g):
+        message = (
+            "noise drowns the covariance of the columns: partial correlations are drawn towards zero. Ask about fewer "
+            "columns, or release with more people or a larger epsilon"
+        )
+        warn(message, AccuracyWarning)
+    values, u = _partial(g), g / np.sqrt(np.diagonal(g))
+    w, a = u.T @ u, mean @ u
+    own, along = np.diagonal(w), a + values * a[:, None]
+    # Var <Z, A> = s^2 |A|^2 for A = u_i u_j^T + r (u_i u_i^T + u_j u_j^T)/2, symmetrized, s the diagonal's deviation
+    of_noise = (np.outer(own, own) + w**2) / 2 + values * w * np.add.outer(own, own)
+    of_noise += values**2 * (np.add.outer(own**2, own**2) + 2 * w**2) / 4
+    of_noise *= noise.second**2
+    of_noise += noise.sums**2 * (along**2 * own[:, None] + along.T**2 * own + 2 * along * along.T * w)
+    of_noise += noise.counts**2 * (np.outer(a, a) + values * np.add.outer(a**2, a**2) / 2) ** 2
+    squares = None
+    if rows == "bounded":
+        squares = (np.linalg.norm(mean) + release._row_bound) ** 2 * (np.add.outer(own, own) + 2 * np.abs(w))
+    # people add the variance of a correlation, of d - 2 fewer (Fisher 1924)
+    freedom = max(released.n - max(d - 2, 0), 1.0)
+    low, high = not_rejected(values, np.maximum(of_noise, 0.0), released, freedom, level, squares)
+    below, above = clipping_reach(
+        released.clipping, values, covariance, lambda other: _partial(np.asarray(np.linalg.inv(other + xi)))
+    )
+    low, high = np.maximum(low - below, -1.0), np.minimum(high + above, 1.0)
+    np.fill_diagonal(low, 1.0)
+    np.fill_diagonal(high, 1.0)
+    ends = values, low, high
     return MatrixEstimate("partial correlation", *ends, level, left_out=left_out, **release._known_of(features))
 
 
@@ -82,51 +111,6 @@ def residual_moments(released: ReleasedMoments, n_given: int, columns: NDArray[n
         noise=replace(noise, second=noise.second * longer, sums=noise.sums * math.sqrt(longer)),
         clipping=None,
     )
-
-
-def _partial_correlations(
-    released: ReleasedMoments, columns: NDArray[np.intp], names: Any, level: float, bound: float | None
-) -> tuple[Matrix, Matrix, Matrix]:
-    """Values and ends of intervals; for rows within a ``bound``, or Gaussian ones.
-
-    Z of the second moment, of diagonal deviation s, has Var <Z, A> = s^2 |A|^2 for a symmetric A, here u_i u_j^T + r
-    (u_i u_i^T + u_j u_j^T)/2, symmetrized. People add that of a correlation, of d - 2 fewer (Fisher 1924).
-    """
-    d, mean, noise = len(columns), total_mean(released), released.noise
-    covariance = released.second - np.outer(mean, mean) + noise.sums**2 * np.eye(d)
-    g, xi = inverse_of_noisy(covariance, mean, released, columns, names)
-    if np.trace(g @ xi @ g) > _DROWNED / (1 - _DROWNED) * np.trace(g):
-        message = (
-            "noise drowns the covariance of the columns: partial correlations are drawn towards zero. Ask about fewer "
-            "columns, or release with more people or a larger epsilon"
-        )
-        warn(message, AccuracyWarning)
-    values, u = _partial(g), g / np.sqrt(np.diagonal(g))
-    w, a = u.T @ u, mean @ u
-    own, along = np.diagonal(w), a + values * a[:, None]
-    of_noise = (np.outer(own, own) + w**2) / 2 + values * w * np.add.outer(own, own)
-    of_noise += values**2 * (np.add.outer(own**2, own**2) + 2 * w**2) / 4
-    of_noise *= noise.second**2
-    of_noise += noise.sums**2 * (along**2 * own[:, None] + along.T**2 * own + 2 * along * along.T * w)
-    of_noise += noise.counts**2 * (np.outer(a, a) + values * np.add.outer(a**2, a**2) / 2) ** 2
-
-    longer = 1.0 if released.clipping is None else released.clipping.people
-    longest = np.linalg.norm(mean) + (0.0 if bound is None else bound)
-
-    def of_people(rho: Matrix) -> Matrix:
-        if bound is None:
-            return np.asarray(longer * (1 - rho**2) ** 2)
-        return np.asarray((1 - rho**2) * (1 + np.abs(rho)) * longest**2 * (np.add.outer(own, own) + 2 * np.abs(w)) / 4)
-
-    freedom = max(released.n - max(d - 2, 0), 1.0)
-    low, high = not_rejected(values, np.maximum(of_noise, 0.0), of_people, freedom, level)
-    below, above = clipping_reach(
-        released.clipping, values, covariance, lambda other: _partial(np.asarray(np.linalg.inv(other + xi)))
-    )
-    low, high = np.maximum(low - below, -1.0), np.minimum(high + above, 1.0)
-    np.fill_diagonal(low, 1.0)
-    np.fill_diagonal(high, 1.0)
-    return values, low, high
 
 
 def _partial(inverse: Matrix) -> Matrix:
