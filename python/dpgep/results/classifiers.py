@@ -221,11 +221,7 @@ def classifier(
 
 @on_one_thread_of_blas
 def quadratic_classifier(
-    release: ReleasedColumns,
-    columns: Columns = None,
-    *,
-    ridge: float | None = None,
-    priors: Priors = "released",
+    release: ReleasedColumns, columns: Columns = None, *, ridge: float | None = None, priors: Priors = "released"
 ) -> QuadraticClassifier:
     """Quadratic discriminant analysis of the classes of a release by group: private as a whole, without error bars.
 

@@ -249,15 +249,8 @@ class GroupDirections(Answer):
         high = np.maximum(estimates, values[:k] - bias) + np.hypot(errors[tail - 1], above)
         turned = angles[min(math.ceil((_DRAWS + 1) * level), _DRAWS) - 1]
         turned[lost] = 90.0
-        limits = 0.0, question.largest
-        return Intervals(
-            level,
-            "gaussian",
-            np.clip(estimates, *limits),
-            np.clip(np.column_stack([low, high]), *limits),
-            turned,
-            tuple(lost.tolist()),
-        )
+        estimates, ends = (np.clip(each, 0.0, question.largest) for each in (estimates, np.column_stack([low, high])))
+        return Intervals(level, "gaussian", estimates, ends, turned, tuple(lost.tolist()))
 
     def to_frame(self) -> Any:
         """The components as a pandas DataFrame, a row for each column of the table."""

@@ -129,12 +129,7 @@ class GroupMeans(Answer):
 
 @on_one_thread_of_blas
 def means_by(
-    release: ReleasedColumns,
-    category: str,
-    columns: Columns = None,
-    *,
-    level: float = 0.9,
-    rows: RowLaw = "gaussian",
+    release: ReleasedColumns, category: str, columns: Columns = None, *, level: float = 0.9, rows: RowLaw = "gaussian"
 ) -> GroupMeans:
     """Means of columns in the groups of a categorical column, differences between them, and an analysis of variance.
 

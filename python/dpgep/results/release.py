@@ -112,12 +112,7 @@ class Release(ReleasedColumns):
         return self._answer(self.model, noisy, self.preprocessing, n_components, options, clipped=self._noisy)
 
     def pca(
-        self,
-        columns: Columns = None,
-        *,
-        n_components: int | None = None,
-        standardize: bool = False,
-        **options: Any,
+        self, columns: Columns = None, *, n_components: int | None = None, standardize: bool = False, **options: Any
     ) -> Solution:
         """Principal components of columns, in their units or standardized, as of `dpgep.pca`."""
         require_flag("standardize", standardize)
