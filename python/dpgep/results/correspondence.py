@@ -17,7 +17,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from statistics import NormalDist
 from typing import Any, ClassVar
 
@@ -161,29 +160,42 @@ def _analysis(
 ) -> CorrespondenceAnalysis:
     require_share("level", level)
     found, noisy = categories_of(release, names, "correspondence analysis", numbers)
-    q, p = len(names), len(numbers)
-    axes = _Axes.of(found, noisy, p)
-    d, mean = len(axes.noise), total_mean(noisy)
+    q, p, mean = len(names), len(numbers), total_mean(noisy)
+    to_axes, to_columns, same, noise = _axes(found, noisy, p)
+    d, covariance = len(noise), noisy.second - np.outer(mean, mean)
     if not 1 <= n_components <= d:
         raise ValueError(f"n_components must be 1 to {d} for these columns, got {n_components}")
-    covariance = noisy.second - np.outer(mean, mean)
+
+    def leading(of_columns: Matrix) -> tuple[Matrix, Matrix]:
+        """Eigenvalues (d,) and vectors (d, d) of S, the largest first."""
+        return leading_first(np.where(same, np.eye(d), to_axes @ of_columns @ to_axes.T))
+
+    def coordinates_of(values: Matrix, vectors: Matrix) -> Matrix:
+        """(J + P, k), the largest of each dimension positive."""
+        scores = to_columns @ vectors[:, :n_components] * np.sqrt(np.maximum(values[:n_components], 0.0))
+        return np.asarray(scores * np.sign(scores[np.abs(scores).argmax(axis=0), np.arange(n_components)]))
+
+    def of_others(other: Matrix) -> Matrix:
+        """Coordinates for the correlations of another covariance, with the signs of these."""
+        variances = np.maximum(np.diagonal(covariance), 0.0)
+        ratios = np.sqrt(variances / np.maximum(np.diagonal(other), 1e-300))
+        moved = coordinates_of(*leading(other * np.outer(ratios, ratios)))
+        return np.asarray(moved * np.where(np.sum(moved * coordinates, axis=0) < 0, -1.0, 1.0))
+
     people = (1.0 if noisy.clipping is None else noisy.clipping.people) / noisy.n
-    values, vectors = axes.leading(covariance)
+    values, vectors = leading(covariance)
     draws = np.random.default_rng(0).standard_normal((_NULL_DRAWS, d, d))
-    independent = np.eye(d) + draws * np.where(axes.same, 0.0, np.sqrt(axes.noise + people))
+    independent = np.eye(d) + draws * np.where(same, 0.0, np.sqrt(noise + people))
     null = np.linalg.eigvalsh(independent)[:, ::-1][:, :n_components]
-    variances = np.where(axes.same, 0.0, axes.noise + _TOGETHER * people)
-    coordinates = axes.coordinates(values, vectors, n_components)
-    errors = axes.errors(coordinates, values, vectors, variances)
+    coordinates = coordinates_of(values, vectors)
+    errors = _errors(to_columns, coordinates, values, vectors, np.where(same, 0.0, noise + _TOGETHER * people))
     shares, divisors = (np.concatenate([getattr(each, of) for each in found]) for of in ("shares", "divisors"))
     of_shares = noisy.noise.sums**2 * np.concatenate([each.squares for each in found]) + divisors / noisy.n
     errors[: len(divisors)] += (coordinates[: len(divisors)] / divisors[:, None]) ** 2 * of_shares[:, None]
     half = NormalDist().inv_cdf((1 + level) / 2) * np.sqrt(errors)
     recommended = int(np.cumprod(values[:n_components] > null.max(axis=0)).sum())
     half[:, recommended:] = np.inf  # noise may have made these dimensions
-    below, above = clipping_reach(
-        noisy.clipping, coordinates, covariance, partial(axes.of_others, coordinates, covariance)
-    )
+    below, above = clipping_reach(noisy.clipping, coordinates, covariance, of_others)
     return CorrespondenceAnalysis(
         columns=names,
         numbers=release._labels_of(numbers),
@@ -199,70 +211,46 @@ def _analysis(
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _Axes:
-    """Axes in which categories and numbers have the unit variance, d = J - Q + P of them."""
+def _axes(found: list[Variables], noisy: ReleasedMoments, p: int) -> tuple[Matrix, Matrix, NDArray[np.bool_], Matrix]:
+    """Axes in which categories and p numbers have the unit variance, d = J - Q + P of them.
 
-    to_axes: Matrix  # (d, q), of mapped columns
-    to_columns: Matrix  # (J + P, d), coordinates of categories and numbers from vectors
-    same: NDArray[np.bool_]  # (d, d), axes of one column
-    noise: Matrix  # (d, d), variances of the noise of entries
+    (d, q), of mapped columns; (J + P, d), what makes coordinates of categories and numbers from vectors; (d, d), which
+    axes are of one column; (d, d), variances of the noise of entries.
+    """
+    axes, scales = zip(*(each.whitened(noisy) for each in found), strict=True)
+    standard, mean, noise = standardization_of(noisy), total_mean(noisy), noisy.noise
+    known = ~standard.drowned & (standard.scale > 0)
+    units = np.where(known, 1 / np.where(known, standard.scale, 1.0), 0.0)[len(mean) - p :]
+    of_numbers = units**2 * (noise.second**2 / 2 + noise.sums**2 * mean[len(mean) - p :] ** 2)
+    scale = np.concatenate([*(each * noise.second**2 / 2 for each in scales), of_numbers])
+    of_axes = (
+        axis.T @ (each.forms * each.restored / np.sqrt(each.divisors)[:, None])
+        for axis, each in zip(axes, found, strict=True)
+    )
+    roots = np.concatenate([*(np.sqrt(each.divisors) for each in found), np.ones(p)])
+    to_axes = scipy.linalg.block_diag(*of_axes, np.diag(units))
+    to_columns = scipy.linalg.block_diag(*axes, np.eye(p)) / roots[:, None]
+    same = scipy.linalg.block_diag(*(np.ones((len(each), len(each))) for each in scales), np.eye(p)) > 0
+    return to_axes, to_columns, same, np.outer(scale, scale) / (noise.second**2 / 2 or 1.0)
 
-    @classmethod
-    def of(cls, found: list[Variables], noisy: ReleasedMoments, p: int) -> _Axes:
-        axes, scales = zip(*(each.whitened(noisy) for each in found), strict=True)
-        standard, mean, noise = standardization_of(noisy), total_mean(noisy), noisy.noise
-        known = ~standard.drowned & (standard.scale > 0)
-        units = np.where(known, 1 / np.where(known, standard.scale, 1.0), 0.0)[len(mean) - p :]
-        of_numbers = units**2 * (noise.second**2 / 2 + noise.sums**2 * mean[len(mean) - p :] ** 2)
-        scale = np.concatenate([*(each * noise.second**2 / 2 for each in scales), of_numbers])
-        of_axes = (
-            axis.T @ (each.forms * each.restored / np.sqrt(each.divisors)[:, None])
-            for axis, each in zip(axes, found, strict=True)
-        )
-        roots = np.concatenate([*(np.sqrt(each.divisors) for each in found), np.ones(p)])
-        same = scipy.linalg.block_diag(*(np.ones((len(each), len(each))) for each in scales), np.eye(p)) > 0
-        return cls(
-            to_axes=scipy.linalg.block_diag(*of_axes, np.diag(units)),
-            to_columns=scipy.linalg.block_diag(*axes, np.eye(p)) / roots[:, None],
-            same=same,
-            noise=np.outer(scale, scale) / (noise.second**2 / 2 or 1.0),
-        )
 
-    def leading(self, covariance: Matrix) -> tuple[Matrix, Matrix]:
-        """Eigenvalues (d,) and vectors (d, d) of S, the largest first."""
-        matrix = np.where(self.same, np.eye(len(self.same)), self.to_axes @ covariance @ self.to_axes.T)
-        return leading_first(matrix)
+def _errors(to_columns: Matrix, coordinates: Matrix, values: Matrix, vectors: Matrix, variances: Matrix) -> Matrix:
+    """(J + P, k), squared errors, for independent errors E_ij = E_ji of these variances.
 
-    def coordinates(self, values: Matrix, vectors: Matrix, k: int) -> Matrix:
-        """(J + P, k), the largest of each dimension positive."""
-        found = self.to_columns @ vectors[:, :k] * np.sqrt(np.maximum(values[:k], 0.0))
-        return np.asarray(found * np.sign(found[np.abs(found).argmax(axis=0), np.arange(k)]))
-
-    def errors(self, coordinates: Matrix, values: Matrix, vectors: Matrix, variances: Matrix) -> Matrix:
-        """(J + P, k), squared errors, for independent errors E_ij = E_ji of these variances.
-
-        And what they add to an eigenvalue on average, as an error.
-        """
-        errors = np.empty_like(coordinates)
-        for j, vector in enumerate(vectors.T[: coordinates.shape[1]]):
-            value = max(float(values[j]), 0.0)
-            turns = _form_variances(vectors.T, vector, variances)
-            # noise has pushed eigenvalues apart
-            gaps = np.sqrt(np.maximum((value - values) ** 2 - _PUSHED * turns, _LEAST_GAP * turns) + _ROOT)
-            gaps = np.copysign(gaps, value - values)
-            gaps[j], turns[j] = 2 * value + _ROOT, 0.0
-            moved = self.to_columns @ (vectors * (math.sqrt(value) / gaps)) @ vectors.T
-            inflated = coordinates[:, j] * np.sum(turns / gaps) / gaps[j]
-            errors[:, j] = _form_variances(moved, vector, variances) + inflated**2
-        return errors
-
-    def of_others(self, coordinates: Matrix, covariance: Matrix, other: Matrix) -> Matrix:
-        """Coordinates for the correlations of another covariance, with the signs of these."""
-        variances = np.maximum(np.diagonal(covariance), 0.0)
-        ratios = np.sqrt(variances / np.maximum(np.diagonal(other), 1e-300))
-        found = self.coordinates(*self.leading(other * np.outer(ratios, ratios)), coordinates.shape[1])
-        return np.asarray(found * np.where(np.sum(found * coordinates, axis=0) < 0, -1.0, 1.0))
+    And what they add to an eigenvalue on average, as an error.
+    """
+    errors = np.empty_like(coordinates)
+    for j, vector in enumerate(vectors.T[: coordinates.shape[1]]):
+        value = max(float(values[j]), 0.0)
+        turns = _form_variances(vectors.T, vector, variances)
+        # noise has pushed eigenvalues apart
+        gaps = np.sqrt(np.maximum((value - values) ** 2 - _PUSHED * turns, _LEAST_GAP * turns) + _ROOT)
+        gaps = np.copysign(gaps, value - values)
+        gaps[j], turns[j] = 2 * value + _ROOT, 0.0
+        moved = to_columns @ (vectors * (math.sqrt(value) / gaps)) @ vectors.T
+        inflated = coordinates[:, j] * np.sum(turns / gaps) / gaps[j]
+        errors[:, j] = _form_variances(moved, vector, variances) + inflated**2
+    return errors
 
 
 def _form_variances(left: Matrix, right: Matrix, variances: Matrix) -> Matrix:
