@@ -33,7 +33,7 @@ def registry_entry(report: Guarantee, dataset: str | None, purpose: str | None, 
     public = [] if report.public is None else public_facts(report.public)
     ledger = [f"{query}: {price} of mu squared" for query, price, *_ in ledger_rows(report.releases, report.mu)]
     entry = {
-        "url_slug": _slug(dataset),
+        "url_slug": re.sub(r"[^a-z0-9]+", "-", (dataset or "").lower()).strip("-") or "to-be-filled-in",
         "status": "Draft",
         "tier": 3,
         "deployment": {
@@ -95,10 +95,6 @@ def registry_entry(report: Guarantee, dataset: str | None, purpose: str | None, 
 
 def _missing(what: str) -> str:
     return f"({TO_FILL_IN}: {what})"
-
-
-def _slug(dataset: str | None) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", (dataset or "").lower()).strip("-") or "to-be-filled-in"
 
 
 def _described(report: Guarantee) -> str:

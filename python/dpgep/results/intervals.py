@@ -149,7 +149,10 @@ def bootstrap_intervals(
     # eigenvalues of a covariance are all its own; elsewhere those beyond the components stay as they were
     whole = model.traits.identity_b and not model.view_sizes
     kept = min(len(truth.numbers) if whole else max(found, 1), len(world.right.values))
-    merged = _merged(values, truth.numbers) if whole else values[: len(world.right.values)]
+    merged = values[: len(world.right.values)]
+    if whole:  # of merged directions, their means
+        first = np.append(0, np.cumsum(truth.numbers)[:-1]).astype(int)
+        merged = np.add.reduceat(values, first) / truth.numbers
     mixing = world.mixing()
     estimates = before_noise(merged, mixing) if whole else world.matched(merged[:kept])
     deviations = np.sqrt(np.diagonal(mixing))[:kept]
@@ -496,12 +499,6 @@ def _share_taken_back(strays: Matrix, errors: Matrix) -> float:
     corrections = strays - errors
     best = float(np.vdot(strays, corrections)) / max(float(np.vdot(corrections, corrections)), 1e-300)
     return max(1 - _CAUTION * max(1 - best, 0.0), 0.0)
-
-
-def _merged(values: Matrix, numbers: Matrix) -> Matrix:
-    """Eigenvalues, descending, of as many merged directions: their means."""
-    first = np.append(0, np.cumsum(numbers)[:-1]).astype(int)
-    return np.asarray(np.add.reduceat(values, first) / numbers)
 
 
 def solved(pair: MatrixPencil, regularization: float) -> Eigensystem:

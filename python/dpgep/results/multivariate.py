@@ -93,8 +93,9 @@ def manova(release: ReleasedColumns, columns: Columns = None) -> Manova:
     (p, q), freedom = contrasts.shape, people - len(groups)
     if freedom < p + 2:
         raise ValueError(f"{people:.0f} people are too few for {p} columns and {len(groups)} groups")
-    z = [_whitened(covariance, y) for covariance, y in zip(covariances, contrasts.T, strict=True)]
-    values = np.linalg.svd(np.column_stack(z), compute_uv=False) ** 2 / freedom
+    roots = zip(map(np.linalg.cholesky, covariances), contrasts.T, strict=True)
+    z = np.column_stack([scipy.linalg.solve_triangular(root, y, lower=True) for root, y in roots])
+    values = np.linalg.svd(z, compute_uv=False) ** 2 / freedom
     found = _tests(values, p, q, freedom)
     return Manova(
         groups=tuple(map(str, groups)),
@@ -130,21 +131,13 @@ def _contrasts(noisy: ReleasedMoments, people: float) -> tuple[Matrix, list[Matr
     return contrasts, covariances, of_noise
 
 
-def _whitened(covariance: Matrix, contrast: Matrix) -> Matrix:
-    return np.asarray(scipy.linalg.solve_triangular(np.linalg.cholesky(covariance), contrast, lower=True))
-
-
 def _tests(values: Matrix, p: int, q: int, v: float) -> Matrix:
     """(4, 5): value, F, its degrees of freedom, p-value, of the eigenvalues of E^-1 H; v degrees of freedom of E."""
     from scipy.special import fdtrc, gammaincc
 
     s, m, n = min(p, q), (abs(p - q) - 1) / 2, (v - p - 1) / 2
-    wilks, pillai, trace, root = (
-        float(np.prod(1 / (1 + values))),
-        float(np.sum(values / (1 + values))),
-        float(values.sum()),
-        float(values[0]),
-    )
+    wilks, pillai = float(np.prod(1 / (1 + values))), float(np.sum(values / (1 + values)))
+    trace, root = float(values.sum()), float(values[0])
     t = math.sqrt((p * p * q * q - 4) / (p * p + q * q - 5)) if p * p + q * q > 5 else 1.0
     of_wilks = p * q, (v - (p - q + 1) / 2) * t - (p * q - 2) / 2
     of_pillai = s * (2 * m + s + 1), s * (2 * n + s + 1)
