@@ -124,16 +124,9 @@ class Regression(Answer):
 
     def to_frame(self, level: float | None = None) -> Any:
         """A pandas DataFrame, a row for the intercept and each column: coefficient, errors, and interval."""
-        low, high = self._intervals(level).T
-        table = {
-            "coefficient": self._all,
-            "standard error": self._errors,
-            "noise": self.noise_errors,
-            "people": self.people_errors,
-            "low": low,
-            "high": high,
-        }
-        return data_frame(table, ["intercept", *self.names], name=self.target)
+        columns = self._all, self._errors, self.noise_errors, self.people_errors, *self._intervals(level).T
+        labels = ["coefficient", "standard error", "noise", "people", "low", "high"]
+        return data_frame(np.column_stack(columns), ["intercept", *self.names], labels, name=self.target)
 
     @property
     def _all(self) -> Matrix:

@@ -310,35 +310,18 @@ class Solution:
 
     def _repr_html_(self) -> str:
         found = self.diagnostics
-        about = [
-            ("Solution", self._title()),
-            ("Privacy", str(self.privacy)),
-            ("Noise level", f"{found.noise_level:.3g}"),
-        ]
+        about = [("Solution", self._title()), ("Privacy", str(self.privacy))]
+        about += [("Noise level", f"{found.noise_level:.3g}")]
         edges = np.zeros(self.n_components) if found.noise_edge is None else found.noise_edge
         lines = zip(self.eigenvalues, edges, found.expected_error, found.lost, strict=True)
-        most = max(float(self.eigenvalues.max()), float(edges.max()))
-        rows = [
-            (
-                f"{k + 1}",
-                f"{value:.4g}",
-                interval_picture(value, 0.0, value, min(float(self.eigenvalues.min()), 0.0), most, edge),
-                f"{error:.2g}",
-                "yes" if lost else "",
-                self._largest_weights(k),
-            )
-            for k, (value, edge, error, lost) in enumerate(lines)
-        ]
+        least, most = min(float(self.eigenvalues.min()), 0.0), max(float(self.eigenvalues.max()), float(edges.max()))
+        rows = []
+        for k, (value, edge, error, lost) in enumerate(lines):
+            picture, why = interval_picture(value, 0.0, value, least, most, edge), "yes" if lost else ""
+            rows.append((f"{k + 1}", f"{value:.4g}", picture, f"{error:.2g}", why, self._largest_weights(k)))
         rest = f"<p>... {len(rows) - 10} more</p>" if len(rows) > 10 else ""
-        heading = (
-            "Component",
-            "Eigenvalue",
-            "Beside the noise",
-            "Expected error (squared sine)",
-            "Lost in noise",
-            "Largest weights",
-        )
-        return html_table(about) + html_table(rows[:10], heading) + rest
+        heading = "Component", "Eigenvalue", "Beside the noise", "Expected error (squared sine)"
+        return html_table(about) + html_table(rows[:10], (*heading, "Lost in noise", "Largest weights")) + rest
 
 
 def project(values: Any, weights: Matrix, mean: Any, absent: Matrix | None, names: Names, name: str) -> Matrix:
@@ -396,25 +379,14 @@ def solution_of(
             components = mapped.components(components)
         else:
             eigenvalues = mapped.eigenvalues(eigenvalues)
-            accuracy = diagnostics.accuracy
-            edge = partial(_edge_in_units, accuracy, mapped)
-            diagnostics = replace(diagnostics, accuracy=accuracy.with_edge(edge))
+            edge = partial(_edge_in_units, diagnostics.accuracy, mapped)
+            diagnostics = replace(diagnostics, accuracy=diagnostics.accuracy.with_edge(edge))
         mean = None if mean is None else mapped.mean(mean)
         if isinstance(diagnostics, ReleaseDiagnostics) and diagnostics.scale is not None:
             diagnostics = replace(diagnostics, scale=mapped.spread(diagnostics.scale))
-    return Solution(
-        components=components,
-        eigenvalues=eigenvalues,
-        privacy=report,
-        diagnostics=diagnostics,
-        mean=mean,
-        preprocessing=preprocessing,
-        model=model,
-        method=method,
-        passes=passes,
-        release=release,
-        _moments=None if result.moments is None else paired(result.moments),
-    )
+    moments = None if result.moments is None else paired(result.moments)
+    found = components, eigenvalues, report, diagnostics, mean
+    return Solution(*found, model, method, passes, preprocessing, moments, release)
 
 
 def _edge_in_units(accuracy: Accuracy, mapped: Preprocessing) -> Matrix | None:
