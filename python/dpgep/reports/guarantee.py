@@ -14,15 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from dpgep.models.model import Adjacency
-from dpgep.privacy.accounting import (
-    delta_of,
-    delta_of_event,
-    deltas_of_event,
-    epsilon_of,
-    epsilon_of_event,
-    require_accountable,
-    rho_from_mu,
-)
+from dpgep.privacy import accounting
 from dpgep.privacy.ledger import LedgerEntry, NoiseBlock, mu_rounded_up, percent, total_cost, up
 from dpgep.privacy.noise import MOMENT_BLOCKS, RECORD, SECOND, mu_of_blocks
 
@@ -133,7 +125,7 @@ class Guarantee:
     @property
     def rho(self) -> float | None:
         """Rho of zero-concentrated differential privacy, mu^2/2; None where mu is."""
-        return None if self.mu is None else rho_from_mu(self.mu)
+        return None if self.mu is None else accounting.rho_from_mu(self.mu)
 
     def prices(self) -> list[str]:
         """What each of several releases cost, in percent of mu^2: a line each; none for a single one, or without mu."""
@@ -151,14 +143,14 @@ class Guarantee:
     def epsilon_at(self, delta: float) -> float:
         """The exact epsilon of all releases together at another delta, rounded up."""
         if self.mu is None:
-            return epsilon_of_event(self.to_dp_event(), delta, self._central_adjacency())
-        return epsilon_of(self.mu, delta)
+            return accounting.epsilon_of_event(self.to_dp_event(), delta, self._central_adjacency())
+        return accounting.epsilon_of(self.mu, delta)
 
     def delta_at(self, epsilon: float) -> float:
         """The exact delta of all releases together at another epsilon, rounded up."""
         if self.mu is None:
-            return delta_of_event(self.to_dp_event(), epsilon, self._central_adjacency())
-        return delta_of(epsilon, self.mu)
+            return accounting.delta_of_event(self.to_dp_event(), epsilon, self._central_adjacency())
+        return accounting.delta_of(epsilon, self.mu)
 
     def to_dp_event(self) -> Any:
         """The releases as a `dp_accounting.DpEvent`, to be composed with others by Google's accountants.
@@ -208,7 +200,7 @@ class Guarantee:
         if self.mu != spent:
             raise ValueError(f"the entries of the ledger add up to mu = {spent!r}, not to the stated {self.mu!r}")
         if self.epsilon is not None and self.delta is not None:
-            _require_delta(lambda epsilon: delta_of(epsilon, spent), self.epsilon, self.delta)
+            _require_delta(lambda epsilon: accounting.delta_of(epsilon, spent), self.epsilon, self.delta)
         if self.epsilon is not None and math.isinf(spent) != math.isinf(self.epsilon):
             raise ValueError("epsilon is infinite where a release has no noise, and only there")
 
@@ -219,7 +211,7 @@ class Guarantee:
                 raise ValueError("answers about samples have a finite epsilon and a delta")
             if self.adjacency == "local":
                 raise ValueError("no sample is drawn where people add the noise themselves")
-            require_accountable(self.to_dp_event(), self.epsilon, self.adjacency)
+            accounting.require_accountable(self.to_dp_event(), self.epsilon, self.adjacency)
             _require_delta(self.delta_at, self.epsilon, self.delta)
 
     def curve(self) -> list[tuple[float, float]]:
@@ -232,9 +224,9 @@ class Guarantee:
         stated = self.epsilon_at(_DELTA) if self.epsilon is None else self.epsilon
         epsilons = [stated * step / _STEPS for step in range(2 * _STEPS + 1)]
         if self.mu is None:
-            deltas = deltas_of_event(self.to_dp_event(), epsilons, stated, self._central_adjacency())
+            deltas = accounting.deltas_of_event(self.to_dp_event(), epsilons, stated, self._central_adjacency())
         else:
-            deltas = [delta_of(epsilon, self.mu) for epsilon in epsilons]
+            deltas = [accounting.delta_of(epsilon, self.mu) for epsilon in epsilons]
         # what holds at an epsilon holds at a larger one, whatever an accountant resolves there
         return list(zip(epsilons, accumulate(deltas, min), strict=True))
 

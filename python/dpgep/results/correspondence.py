@@ -196,19 +196,11 @@ def _analysis(
     recommended = int(np.cumprod(values[:n_components] > null.max(axis=0)).sum())
     half[:, recommended:] = np.inf  # noise may have made these dimensions
     below, above = clipping_reach(noisy.clipping, coordinates, covariance, of_others)
-    return CorrespondenceAnalysis(
-        columns=names,
-        numbers=release._labels_of(numbers),
-        categories=tuple(f"{each}={label}" for each, of in zip(names, found, strict=True) for label in of.labels),
-        shares=shares,
-        eigenvalues=values[:n_components] / (1 if p else q),
-        coordinates=coordinates,
-        low=coordinates - half - below,
-        high=coordinates + half + above,
-        recommended=recommended,
-        level=level,
-        **{**release._known(noisy.n), "absent": release._absent and bool(p)},
-    )
+    labels = tuple(f"{each}={label}" for each, of in zip(names, found, strict=True) for label in of.labels)
+    of_columns = names, release._labels_of(numbers), labels, shares, values[:n_components] / (1 if p else q)
+    estimates = coordinates, coordinates - half - below, coordinates + half + above
+    known = {**release._known(noisy.n), "absent": release._absent and bool(p)}
+    return CorrespondenceAnalysis(*of_columns, *estimates, recommended, level, **known)
 
 
 def _axes(found: list[Variables], noisy: ReleasedMoments, p: int) -> tuple[Matrix, Matrix, NDArray[np.bool_], Matrix]:

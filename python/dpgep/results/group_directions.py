@@ -400,19 +400,9 @@ def answer(
     relative *= np.sign(relative[np.arange(len(relative)), np.abs(relative).argmax(axis=1)])[:, None]
     if to_columns is None:
         to_columns = 1 / location_and_scale(mapped, len(features))[1]
-    return GroupDirections(
-        title=title,
-        groups=tuple(map(str, labels)),
-        names=release._labels_of(features),
-        components=relative * to_columns,
-        relative_components=relative,
-        eigenvalues=values[:k],
-        **release._known(float(groups.people.sum())),
-        _question=question,
-        _groups=groups,
-        _clipped=Groups.of(clipped),
-        _released=noisy,
-    )
+    found = tuple(map(str, labels)), release._labels_of(features), relative * to_columns, relative, values[:k]
+    known = release._known(float(groups.people.sum()))
+    return GroupDirections(title, *found, question, groups, Groups.of(clipped), noisy, **known)
 
 
 def _losses(covariances: Matrix, components: Matrix) -> Matrix:

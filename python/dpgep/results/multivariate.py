@@ -96,18 +96,8 @@ def manova(release: ReleasedColumns, columns: Columns = None) -> Manova:
     roots = zip(map(np.linalg.cholesky, covariances), contrasts.T, strict=True)
     z = np.column_stack([scipy.linalg.solve_triangular(root, y, lower=True) for root, y in roots])
     values = np.linalg.svd(z, compute_uv=False) ** 2 / freedom
-    found = _tests(values, p, q, freedom)
-    return Manova(
-        groups=tuple(map(str, groups)),
-        names=release._labels_of(features),
-        eigenvalues=values,
-        values=found[:, 0],
-        f=found[:, 1],
-        degrees=found[:, 2:4],
-        p_values=found[:, 4],
-        noise_share=of_noise,
-        **release._known(people),
-    )
+    labels = tuple(map(str, groups)), release._labels_of(features)
+    return Manova(*labels, values, *_tests(values, p, q, freedom), of_noise, **release._known(people))
 
 
 def _contrasts(noisy: ReleasedMoments, people: float) -> tuple[Matrix, list[Matrix], float]:
@@ -131,8 +121,8 @@ def _contrasts(noisy: ReleasedMoments, people: float) -> tuple[Matrix, list[Matr
     return contrasts, covariances, of_noise
 
 
-def _tests(values: Matrix, p: int, q: int, v: float) -> Matrix:
-    """(4, 5): value, F, its degrees of freedom, p-value, of the eigenvalues of E^-1 H; v degrees of freedom of E."""
+def _tests(values: Matrix, p: int, q: int, v: float) -> tuple[Matrix, Matrix, Matrix, Matrix]:
+    """Values, F, its degrees of freedom, p-values, of the eigenvalues of E^-1 H; v degrees of freedom of E."""
     from scipy.special import fdtrc, gammaincc
 
     s, m, n = min(p, q), (abs(p - q) - 1) / 2, (v - p - 1) / 2
@@ -162,4 +152,4 @@ def _tests(values: Matrix, p: int, q: int, v: float) -> Matrix:
         degrees.append((math.nan, math.nan))
         f.append(math.nan)
         p_values.append(float(gammaincc(_SHAPE, max(x + _SHIFT, 0.0) / _SCALE)))
-    return np.column_stack([[wilks, pillai, trace, root], f, degrees, p_values])
+    return np.array([wilks, pillai, trace, root]), np.array(f), np.array(degrees), np.array(p_values)

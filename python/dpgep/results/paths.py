@@ -126,21 +126,11 @@ def regression_path(
     to_units, offset = units_of(preprocessing, target, columns)
     alpha = fit.alpha + (fit.b - mapped_b @ basis) @ fit.mean
     theta = np.column_stack([alpha, mapped_b]) @ to_units.T
-    explained = 2 * w @ r_xy - np.einsum("ki,ij,kj->k", w, r_xx, w, optimize=True)
+    left = 1 - (2 * w @ r_xy - np.einsum("ki,ij,kj->k", w, r_xx, w, optimize=True))
+    r_squared = np.clip(1 - variance * left / fit.variance, 0.0, 1.0) if fit.variance > 0 else 0 * left
     *labels, of_y = release._labels_of(np.array([*columns, target]))
-    return RegressionPath(
-        by=by,
-        steps=found,
-        coefficients=theta[:, 1:],
-        intercepts=theta[:, 0] + offset,
-        r_squared=np.clip(1 - variance * (1 - explained) / fit.variance, 0.0, 1.0)
-        if fit.variance > 0
-        else 0 * explained,
-        names=tuple(labels),
-        target=of_y,
-        left_out=left_out,
-        **release._known(noisy.n),
-    )
+    path = found, theta[:, 1:], theta[:, 0] + offset, r_squared
+    return RegressionPath(by, *path, tuple(labels), of_y, left_out, **release._known(noisy.n))
 
 
 def _checked(by: By, steps: Sequence[float] | Matrix | None, p: int) -> Matrix | None:

@@ -10,22 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgep import models
 from dpgep._checks import require_flag, require_non_negative
 from dpgep._show import html_table
 from dpgep.data.inputs import named
 from dpgep.methods.auto import PROBE
 from dpgep.methods.base import PairOptions, checked_options, component_count
 from dpgep.methods.release import solve_released, with_clipping_bias
-from dpgep.models import (
-    CcaModel,
-    ContrastivePcaModel,
-    FdaModel,
-    PcaModel,
-    PlsModel,
-    SirModel,
-    StandardizedPcaModel,
-    TableModel,
-)
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, in_one_group, pooled, together
 from dpgep.models.pairwise import require_no_pairs
@@ -99,7 +90,7 @@ class Release(ReleasedColumns):
         """
         alone, mapped = self._of_group(self._number_of_group(group))
         names = {name: getattr(self.model, name) for name in ("feature_names", "indicators", "_dates")}
-        model = TableModel(self.model.n_features, **names)
+        model = models.TableModel(self.model.n_features, **names)
         return Release(model, self.report, alone, self._sources, mapped)
 
     def solve(self, n_components: int | None = None, **options: Any) -> Solution:
@@ -117,7 +108,7 @@ class Release(ReleasedColumns):
         """Principal components of columns, in their units or standardized, as of `dpgep.pca`."""
         require_flag("standardize", standardize)
         features = self._numbers(columns)
-        kind = StandardizedPcaModel if standardize else PcaModel
+        kind = models.StandardizedPcaModel if standardize else models.PcaModel
         return self._solved(kind(len(features), True), features, n_components, options)
 
     def contrastive_pca(
@@ -134,7 +125,7 @@ class Release(ReleasedColumns):
         features, classes = self._numbers(columns), (target, background)
         require_non_negative("alpha", alpha)
         two, _ = self._groups_alone(classes, features, restored=False)
-        model = ContrastivePcaModel(len(features), Classes(classes), float(alpha))
+        model = models.ContrastivePcaModel(len(features), Classes(classes), float(alpha))
         return self._solved(model, features, n_components, options, some=two)
 
     def cca(
@@ -145,25 +136,25 @@ class Release(ReleasedColumns):
         With ``given`` columns partial ones: of what x and y have beyond their least-squares predictions from these,
         S_ab - S_az S_zz^-1 S_zb for the views a and b. ``regularization`` is a ridge: S_xx + xi I, and S_yy + xi I.
         """
-        model, features = self._two_views(CcaModel, x, y)
+        model, features = self._two_views(models.CcaModel, x, y)
         held = None if given is None else self._independent(self._numbers(given, "given"))[0]
         return self._solved(model, features, n_components, options, given=held)
 
     def pls(self, x: Columns, y: Columns, *, n_components: int | None = None, **options: Any) -> Solution:
         """Directions of the columns ``x`` and ``y`` whose scores covary most, in their units, as of `dpgep.pls`."""
-        return self._solved(*self._two_views(PlsModel, x, y), n_components, options)
+        return self._solved(*self._two_views(models.PlsModel, x, y), n_components, options)
 
     def fda(self, columns: Columns = None, *, n_components: int | None = None, **options: Any) -> Solution:
         """Directions of columns that separate the released classes, as of `dpgep.fda`."""
         features = self._numbers(columns)
-        return self._solved(FdaModel(len(features), self._classes()), features, n_components, options)
+        return self._solved(models.FdaModel(len(features), self._classes()), features, n_components, options)
 
     def sir(self, columns: Columns = None, *, n_components: int | None = None, **options: Any) -> Solution:
         """Directions of columns that the released slices of a response depend on, as of `dpgep.sir`."""
         features, slices = self._numbers(columns), self.model.grouping
         if not isinstance(slices, Slices):
             raise ValueError("this release has no slices of a response: use dpgep.release(X, y=..., y_range=...)")
-        return self._solved(SirModel(len(features), slices.interior_edges), features, n_components, options)
+        return self._solved(models.SirModel(len(features), slices.interior_edges), features, n_components, options)
 
     mean = estimates.mean
     mean_intervals = estimates.mean_intervals
@@ -191,7 +182,7 @@ class Release(ReleasedColumns):
     to_html = page.to_html
 
     def _two_views(
-        self, model: type[CcaModel] | type[PlsModel], x: Columns, y: Columns
+        self, model: type[models.CcaModel] | type[models.PlsModel], x: Columns, y: Columns
     ) -> tuple[RowModel, NDArray[np.intp]]:
         first, second = self._numbers(x, "x"), self._numbers(y, "y")
         both = sorted({*first.tolist()} & {*second.tolist()})
