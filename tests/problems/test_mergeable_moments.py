@@ -27,7 +27,7 @@ from stored import bytes_of
 import dpgep
 from dpgep._dispatch import core
 from dpgep.data import integer_moments
-from dpgep.data.integer_sums import SparseRows
+from dpgep.data.integer_sums import sparse_on_grid
 from dpgep.data.rows import Rows
 from dpgep.problems.mergeable_moments import problem_from
 
@@ -425,7 +425,7 @@ def test_rows_almost_without_entries_fill_no_limb(
     dense = dpgep.Moments(model, adjacency="add-remove", bits=bits, bound=1.0)
     dense.update(x.toarray(), *data[1:])
     assert bytes_of(sparse) == bytes_of(dense)
-    for _, part in SparseRows(Rows((x,), 1.0)).on_grid(bits, 64):
+    for _, part in sparse_on_grid(Rows((x,), 1.0), bits, 64):
         assert part.shape[0] <= 64
 
 

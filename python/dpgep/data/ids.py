@@ -69,7 +69,7 @@ def name_of(person: Any) -> str | None:
 
 def numbered(ids: Any, n_rows: int, which: NDArray[np.intp] | None = None) -> Numbers:
     """(n,), a number for each row's person, or of some rows; from 0 on, and some may be nobody's."""
-    values = _chosen(ids, n_rows, which)
+    values = _checked(ids, n_rows, which)
     if values.dtype.kind in "biu" and len(values):
         least, largest = int(values.min()), int(values.max())
         if largest - least < _DENSE * len(values):
@@ -94,7 +94,7 @@ class Numbering:
 
     def numbers(self, ids: Any, n_rows: int, which: NDArray[np.intp] | None = None, *, is_open: bool = True) -> Numbers:
         """(n_rows,), the number of the person of each row of a batch, or of some; unless open, nobody may be new."""
-        return self.of_values(_chosen(ids, n_rows, which), is_open=is_open)
+        return self.of_values(_checked(ids, n_rows, which), is_open=is_open)
 
     def of_values(self, values: NDArray[Any], *, is_open: bool = True) -> Numbers:
         """The same of ids that were checked."""
@@ -168,8 +168,8 @@ _SEVERAL_TYPES = "person holds ids of several types, such as text and numbers: t
 _NUMBERS, _TEXT, _BYTES, _OTHERS = range(4)
 
 
-def _checked(ids: Any, n_rows: int) -> NDArray[Any]:
-    """Ids as a vector: numbers, of which none is missing, or values to be looked up."""
+def _checked(ids: Any, n_rows: int, which: NDArray[np.intp] | None = None) -> NDArray[Any]:
+    """Ids as a vector: numbers, of which none is missing, or values to be looked up. Of some rows, where all passed."""
     values = vector_of(ids, "person", n_rows, "person must hold one id for each row", _listed)
     if values.dtype.kind in "mM":
         _require_all(np.isnat(values))
@@ -184,11 +184,6 @@ def _checked(ids: Any, n_rows: int) -> NDArray[Any]:
             )
     if values.dtype.kind not in "biufOUST":
         raise TypeError(f"person must hold ids, whole numbers or text, got dtype {values.dtype.type.__name__}")
-    return values
-
-
-def _chosen(ids: Any, n_rows: int, which: NDArray[np.intp] | None) -> NDArray[Any]:
-    values = _checked(ids, n_rows)
     return values if which is None else values[which]
 
 

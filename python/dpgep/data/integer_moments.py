@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dpgep._dispatch import core
 from dpgep._threads import even_slices, own_thread_count, run, thread_count
-from dpgep.data.integer_sums import SparseRows, are_dense, filled_in
+from dpgep.data.integer_sums import are_dense, filled_in, require_finite, sparse_on_grid
 from dpgep.data.rows import (
     DIGIT_BITS,
     MOST_WEIGHTS,
@@ -162,7 +162,7 @@ class ExactMomentAccumulator(ExactSums):
             self.add(replace(batch, weights=weights & (1 << DIGIT_BITS) - 1))
             self.merge(high, 1 << DIGIT_BITS)
         elif batch.rows.is_sparse:
-            self._add_sparse(SparseRows(batch.rows), batch)
+            self._add_sparse(batch)
         elif (
             batch.weights is None
             and (n := batch.rows.n) <= self._exact_rows
@@ -348,11 +348,11 @@ class ExactMomentAccumulator(ExactSums):
             self._carry()
         self.n += n
 
-    def _add_sparse(self, rows: SparseRows, batch: Batch) -> None:
+    def _add_sparse(self, batch: Batch) -> None:
         """Add the batch's sparse rows where they are: a second matrix of sums may be too large."""
-        rows.require_finite()
+        require_finite(batch.rows)
         with self._changing():
-            for people, part in rows.on_grid(self.bits, self._limb_rows):
+            for people, part in sparse_on_grid(batch.rows, self.bits, self._limb_rows):
                 (n, d), groups = part.shape, None if batch.groups is None else batch.groups[people]
                 if are_dense(part):
                     for within, block in filled_in(part, self.layout.n_groups, self._exact_rows):

@@ -68,36 +68,29 @@ MOST_PEOPLE = 1 << 26
 _SHRUNK = 1 - 2.0**-40
 
 
-class SparseRows:
-    """Rows of people of which a view is sparse: all views side by side in CSR, a part of the rows at a time."""
+def sparse_parts(rows: Rows, most_rows: int | None = None) -> Iterator[tuple[slice, Any]]:
+    """Yield (people, all their views in CSR, as the kernels read it), of rows of which a view is sparse."""
+    entries = sum(view.nnz if hasattr(view, "nnz") else view.size for view in rows.views)
+    height = max(1, int(rows.n * _ENTRIES_PER_PART / max(entries, 1)))
+    for people in slices(rows.n, height if most_rows is None else min(height, most_rows)):
+        whole = people == slice(0, rows.n)
+        yield people, kernel_form(rows.views if whole else tuple(view[people] for view in rows.views))[0]
 
-    def __init__(self, rows: Rows) -> None:
-        self._rows = rows
-        self.n = rows.n
 
-    def require_finite(self) -> None:
-        """Raises NotFiniteError if a row holds a NaN or an infinity."""
-        for _, matrix in self.parts():
-            factors = np.empty(matrix.shape[0])
-            if not core.clip_factors_csr(matrix.data, matrix.indptr, self._rows.bound, factors):
-                raise NotFiniteError
+def require_finite(rows: Rows) -> None:
+    """Raises NotFiniteError if such rows hold a NaN or an infinity."""
+    for _, matrix in sparse_parts(rows):
+        if not core.clip_factors_csr(matrix.data, matrix.indptr, rows.bound, np.empty(matrix.shape[0])):
+            raise NotFiniteError
 
-    def on_grid(self, bits: int, most_rows: int) -> Iterator[tuple[slice, Any]]:
-        """Which rows, at most ``most_rows``, and in the unit ball, times 2^bits, rounded toward zero: int32 in CSR."""
-        for part, matrix in self.parts(most_rows):
-            values = np.empty(matrix.nnz, dtype=np.int32)
-            if not core.fixed_point_csr(matrix.data, matrix.indptr, self._rows.bound, bits, values, thread_count()):
-                raise NotFiniteError
-            yield part, scipy.sparse.csr_array((values, matrix.indices, matrix.indptr), shape=matrix.shape)
 
-    def parts(self, most_rows: int | None = None) -> Iterator[tuple[slice, Any]]:
-        """Which rows, and these as the kernels read them; all at once where they are few enough."""
-        views = self._rows.views
-        entries = sum(view.nnz if hasattr(view, "nnz") else view.size for view in views)
-        height = max(1, int(self.n * _ENTRIES_PER_PART / max(entries, 1)))
-        for part in slices(self.n, height if most_rows is None else min(height, most_rows)):
-            whole = part == slice(0, self.n)
-            yield part, kernel_form(views if whole else tuple(view[part] for view in views))[0]
+def sparse_on_grid(rows: Rows, bits: int, most_rows: int) -> Iterator[tuple[slice, Any]]:
+    """The same in the unit ball, times 2^bits, rounded toward zero, as int32."""
+    for people, matrix in sparse_parts(rows, most_rows):
+        values = np.empty(matrix.nnz, dtype=np.int32)
+        if not core.fixed_point_csr(matrix.data, matrix.indptr, rows.bound, bits, values, thread_count()):
+            raise NotFiniteError
+        yield people, scipy.sparse.csr_array((values, matrix.indices, matrix.indptr), shape=matrix.shape)
 
 
 def are_dense(rows: Any) -> bool:
@@ -185,7 +178,7 @@ class NormCounts(_TableSums):
     def add(self, batch: Batch) -> None:
         if not batch.rows.is_sparse:
             return super().add(batch)
-        for people, matrix in SparseRows(batch.rows).parts():
+        for people, matrix in sparse_parts(batch.rows):
             weights = None if batch.weights is None else batch.weights[people]
             arrays = matrix.data, matrix.indptr
             if not self._sparse_kernel(*arrays, *self._facts, self.counts, thread_count(), weights):
@@ -267,7 +260,7 @@ class GridSums(Sums):
         self.n += n
         self.counts += group_counts(n, batch.groups, len(self.counts))
         if batch.rows.is_sparse:
-            for people, rows in SparseRows(batch.rows).on_grid(self.bits, batch.rows.n):
+            for people, rows in sparse_on_grid(batch.rows, self.bits, batch.rows.n):
                 self._add_sparse(rows, None if batch.groups is None else batch.groups[people])
             return
         add_on_grid(batch, self.bits, self.sums, self._squares)
@@ -377,7 +370,7 @@ class _ProductSums(Sums):
 
     def add(self, batch: Batch) -> None:
         if batch.rows.is_sparse:
-            for _, rows in SparseRows(batch.rows).on_grid(self._bits, ROWS_IN_A_ROW):
+            for _, rows in sparse_on_grid(batch.rows, self._bits, ROWS_IN_A_ROW):
                 self._add_sparse(rows.astype(np.float64))
         else:
             for _, block in plain_blocks(batch.rows, ROWS_IN_A_ROW, fixed_point=True):

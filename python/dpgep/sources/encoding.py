@@ -93,6 +93,11 @@ def require_exact_in_floats(what: str, values: Sequence[Any] | np.ndarray[Any, A
 
 # The position of a value that is not in the list.
 NOT_LISTED = -1
+# Python's and NumPy's types of what an array of each kind holds.
+_TYPES: dict[str, Any] = {
+    "i": (int, np.integer), "u": (int, np.integer), "f": (float, np.floating), "U": str,
+    "M": (np.datetime64, datetime.date), "m": (np.timedelta64, datetime.timedelta),
+}  # fmt: skip
 
 
 def positions(values: NDArray[Any], declared: Declared) -> NDArray[np.intp]:
@@ -117,35 +122,22 @@ def _position(value: Any, index: dict[Hashable, int]) -> int:
 
 
 def _by_search(values: NDArray[Any], declared: Declared) -> NDArray[np.intp] | None:
-    """The same by binary search, where values and list are whole numbers, floats, text or dates; else None."""
-    comparable = _comparable(values, declared)
-    if comparable is None:
+    """The same by binary search, where both hold whole numbers, floats, text or dates, without loss; else None."""
+    kind = values.dtype.kind
+    types = _TYPES.get(kind, ())
+    if not all(isinstance(value, types) and not isinstance(value, bool) for value in declared):
         return None
-    known, values = comparable
+    known: NDArray[Any] = np.array(declared, dtype=f"{kind}8" if kind in "mM" else None)
+    if known.dtype.kind != kind:
+        return None
+    if kind in "mM":
+        finest = np.result_type(known, values)
+        known, values = known.astype(finest), values.astype(finest)
     order = np.argsort(known)
     ascending = known[order]
     places = np.searchsorted(ascending, values)
     np.minimum(places, len(known) - 1, out=places)
     return np.where(ascending[places] == values, order[places], NOT_LISTED)
-
-
-def _comparable(values: NDArray[Any], declared: Declared) -> tuple[NDArray[Any], NDArray[Any]] | None:
-    """The list and the values as arrays of one kind, without loss; None where they are not of one."""
-    kind = values.dtype.kind
-    if kind == "U" and all(isinstance(value, str) for value in declared):
-        return np.asarray(declared), values
-    if kind in "iuf" and not any(isinstance(value, (bool, np.bool_)) for value in declared):
-        numbers = (float, np.floating) if kind == "f" else (int, np.integer)
-        known = np.asarray(declared) if all(isinstance(value, numbers) for value in declared) else None
-        return None if known is None or known.dtype.kind != kind else (known, values)
-    if kind in "mM":
-        types = (np.datetime64, datetime.date) if kind == "M" else (np.timedelta64, datetime.timedelta)
-        if not all(isinstance(value, types) for value in declared):
-            return None
-        known = np.array(declared, dtype=f"{kind}8")
-        finest = np.result_type(known, values)
-        return known.astype(finest), values.astype(finest)
-    return None
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +11,13 @@ import numpy as np
 import scipy  # its sparse matrices are loaded when they are used
 
 
-def is_instance(value: Any, module: str, name: str) -> bool:
+def is_instance(value: Any, module: str, *names: str) -> bool:
     loaded = sys.modules.get(module)
-    return loaded is not None and isinstance(value, getattr(loaded, name))
+    return loaded is not None and isinstance(value, tuple(getattr(loaded, name) for name in names))
 
 
-def _kind(module: str, name: str) -> Callable[[Any], bool]:
-    return partial(is_instance, module=module, name=name)
+def _kind(module: str, *names: str) -> Callable[[Any], bool]:
+    return lambda value: is_instance(value, module, *names)
 
 
 is_frame = _kind("pandas", "DataFrame")
@@ -29,12 +28,10 @@ is_polars_frame = _kind("polars", "DataFrame")
 is_lazy_frame = _kind("polars", "LazyFrame")
 is_dataset = _kind("pyarrow.dataset", "Dataset")
 is_reader = _kind("pyarrow", "RecordBatchReader")
+is_in_arrow = _kind("pyarrow", "Table", "RecordBatch")
+is_arrow_array = _kind("pyarrow", "Array", "ChunkedArray")
 is_spark_frame = _kind("pyspark.sql", "DataFrame")
 is_connection = _kind("adbc_driver_manager.dbapi", "Connection")
-
-
-def is_in_arrow(value: Any) -> bool:
-    return is_instance(value, "pyarrow", "Table") or is_instance(value, "pyarrow", "RecordBatch")
 
 
 def is_table(value: Any) -> bool:
@@ -52,10 +49,6 @@ def is_dask_frame(value: Any) -> bool:
 
 def is_path(value: Any) -> bool:
     return isinstance(value, (str, Path))
-
-
-def is_arrow_array(value: Any) -> bool:
-    return is_instance(value, "pyarrow", "Array") or is_instance(value, "pyarrow", "ChunkedArray")
 
 
 def is_arrow_column(value: Any) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeAlias
 
 from numpy.typing import NDArray
@@ -198,18 +198,14 @@ def require_numeric(others: Sequence[tuple[object, Any]], names: Sequence[Hashab
 _PACKAGES = ("pyarrow", "pandas", "polars", "pyspark", "py4j", "duckdb", "_duckdb")
 
 
-@contextmanager
-def messages_withheld(what: str) -> Iterator[None]:
+def messages_withheld(what: str) -> AbstractContextManager[None]:
     """Raise DataError for whatever goes wrong while ``what`` is converted; MemoryError stays one."""
-    with replaced(lambda error: without_message(what, error)):
-        yield
+    return replaced(lambda error: without_message(what, error))
 
 
-@contextmanager
-def packages_messages_withheld(what: str) -> Iterator[None]:
+def packages_messages_withheld(what: str) -> AbstractContextManager[None]:
     """The same for errors of these packages alone: others, the user's among them, pass through."""
-    with replaced(lambda e: without_message(what, e) if type(e).__module__.split(".")[0] in _PACKAGES else e):
-        yield
+    return replaced(lambda e: without_message(what, e) if type(e).__module__.split(".")[0] in _PACKAGES else e)
 
 
 @contextmanager
