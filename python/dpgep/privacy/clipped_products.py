@@ -147,7 +147,9 @@ class ClippedMean(_Query):
         sums = rows.summed(partial(ClippedSums, rows.directions(asked), factors, constant))
         if len(factors) == 1:
             k, d = asked.vectors.shape
-            _require_orthonormal(asked.vectors)
+            defect = np.linalg.norm(asked.vectors @ asked.vectors.T - np.eye(k))
+            if not defect <= _ORTHONORMAL:
+                raise ValueError(f"directions must be orthonormal, they miss it by {defect:.3g}")
             located = asked.location is not None
             change = product_sensitivity(self.thresholds[0], k, d, rows.adjacency, located=located, bits=rows.bits)
         else:
@@ -279,14 +281,13 @@ class ClippedProducts:
             raise ValueError(f"mu = {mu:.3g} of a clipped product is too little: use a larger budget or fewer steps")
         deviation = math.ldexp(scale, -grid_bits)
         charge(LedgerEntry(query, mu, (NoiseBlock(query, "independent", deviation, scale),), grid_bits // 2))
-        if self.replaces:
-            core.add_exact_noise(sums, scale, self._stream, thread_count())
-            return scale
-        # How many people there are is secret, so no number of them is refused. Sums are taken modulo 2^63, before the
-        # noise and after it: a function of the noisy sum alone, whether sums over many people have wrapped or not.
-        _wrap(sums)
+        # Where the number of people is secret, none is refused. Sums are taken modulo 2^63, before the noise and after
+        # it: a function of the noisy sum alone, whether sums over many people have wrapped or not.
+        if not self.replaces:
+            _wrap(sums)
         core.add_exact_noise(sums, scale, self._stream, thread_count())  # below 2^62 + 127 2^55
-        _wrap(sums)
+        if not self.replaces:
+            _wrap(sums)
         return scale
 
     def shares(self, counts: Any, n: int, mu: float, query: str, charge: Charge) -> NoisyMean:
@@ -312,12 +313,6 @@ def _wrap(sums: Any) -> None:
     """Reduce integers modulo 2^63, to -2^62 up to 2^62, in place."""
     np.left_shift(sums, 1, out=sums)
     np.right_shift(sums, 1, out=sums)
-
-
-def _require_orthonormal(vectors: Matrix) -> None:
-    defect = np.linalg.norm(vectors @ vectors.T - np.eye(len(vectors)))
-    if not defect <= _ORTHONORMAL:
-        raise ValueError(f"directions must be orthonormal, they miss it by {defect:.3g}")
 
 
 def _named(thresholds: Thresholds) -> str:

@@ -13,6 +13,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
 from typing import Any, Literal
 
 import numpy as np
@@ -167,8 +168,10 @@ def matrix_products(
     ready = prepare_matrices(problem, mu_each, partial(_matrix_allowance, noise=noise, d=d))
     blocks = matrix_blocks(problem, ready.noise_a, ready.noise_b, noise.shape)
     if fresh:
-        for release in _each_product(blocks, mu_each, noise.n_products):
-            charge(release)
+        private = [block for block in blocks if block.deviation > 0]
+        mu_block = equal_parts(mu_each, len(private))
+        for step, block in product(range(1, noise.n_products + 1), private):
+            charge(LedgerEntry(f"product with {block.name}, {step} of {noise.n_products}", mu_block, (block,)))
     else:
         charge(LedgerEntry("A and B, known by their products", mu, blocks))
     identity = problem.b is None
@@ -184,14 +187,6 @@ def matrix_products(
         lazy=not fresh,
         most_directions=noise.most_directions(d, len(scales)),
     )
-
-
-def _each_product(blocks: tuple[NoiseBlock, ...], mu_each: float, n_products: int) -> Iterator[LedgerEntry]:
-    private = [block for block in blocks if block.deviation > 0]
-    mu_block = equal_parts(mu_each, len(private))
-    for step in range(n_products):
-        for block in private:
-            yield LedgerEntry(f"product with {block.name}, {step + 1} of {n_products}", mu_block, (block,))
 
 
 def _matrix_allowance(mu: float, *, noise: ProductNoise, d: int) -> tuple[Allowance, float]:

@@ -209,7 +209,10 @@ def keep_features(curator: Curator, n_features: int, share: float, purpose: str)
     features = _largest_per_view(curator, screen.scores, n_features)
     bound = curator.facts.bound or 1.0
     if screen.energy is not None:
-        mean_square = _mean_square(screen.energy, features)
+        # what its noise has chosen counts as the average feature, plus what it has above the least value chosen
+        chosen = screen.energy[features]
+        excess = float((chosen - chosen.min()).sum())
+        mean_square = len(chosen) * max(float(screen.energy.mean()), 0.0) + excess
         bound = min(bound, math.sqrt(_RECLIP * mean_square)) if mean_square > 0 else bound
     missed = _missed(curator, screen, features, n_features)
     return Screened(features, bound, share, missed), screen.scores
@@ -249,13 +252,6 @@ def _score_deviation(curator: Curator, screen: Screen) -> Matrix:
     variance = np.maximum(screen.energy, screen.noise)
     alone = noise**2 * groups * np.sqrt(2 * groups) / variance
     return np.asarray(alone + 2 * noise * np.sqrt(groups * np.maximum(screen.scores, 0.0) / variance))
-
-
-def _mean_square(energy: Matrix, features: NDArray[np.intp]) -> float:
-    """Mean squared norm of the rows restricted to the features, from noisy values that chose them."""
-    # what its noise has chosen counts as the average feature, plus what it has above the least value chosen
-    chosen = energy[features]
-    return len(chosen) * max(float(energy.mean()), 0.0) + float((chosen - chosen.min()).sum())
 
 
 def _largest_per_view(curator: Curator, scores: Matrix, n: int) -> NDArray[np.intp]:

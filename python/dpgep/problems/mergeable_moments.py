@@ -60,6 +60,7 @@ class SummedProblem(Problem):
     preprocessing: Preprocessing | None
     public: PublicSide = field(init=False)
     weight_bits: int = field(init=False)
+    grid_bits: int = field(init=False)  # of the grid that rows were put on
     kind = "summed moments"
 
     def __post_init__(self) -> None:
@@ -68,12 +69,7 @@ class SummedProblem(Problem):
         largest_b, mapped = 1.0 if self.model.traits.identity_b else self.facts.bound**2, self.preprocessing
         kinds = {} if mapped is None else {"mixes_columns": mapped.mixes_columns, "pairwise": mapped.pairwise}
         public = PublicSide(self.model, self.facts, largest_b, preprocessing=mapped, **kinds)
-        vars(self).update(public=public, weight_bits=weight_bits_of(self.facts))
-
-    @property
-    def grid_bits(self) -> int:
-        """The bits of the grid that rows were put on."""
-        return int(self.sums.bits)
+        vars(self).update(public=public, weight_bits=weight_bits_of(self.facts), grid_bits=int(self.sums.bits))
 
     def integer_moments(self, bits: int) -> IntegerMoments:
         """A copy of the sums in the blocks of a release."""
