@@ -292,6 +292,7 @@ def test_a_budget_in_a_file_pays_until_it_refuses(run: Run) -> None:
         (["pca", "people.csv", "--columns", "age,heigth", *BUDGET], "no column 'heigth', did you mean 'height'?"),
         (["pca", "people.csv", "--exclude", "nmae", *BUDGET], "no column 'nmae', did you mean 'name'?"),
         (["pca", "people.csv", *BUDGET], "column 'name' holds text (--categories name=A,B makes indicators)"),
+        (["pca", "people.csv", *BUDGET], "; --person takes a column that says whose each row is"),
         (["pca", "people.csv", *BUDGET], "column 'joined' holds dates (--dates joined counts days)"),
         (["pca", "peopel.csv"], "peopel.csv"),
         (["pca", "*.tsv"], "no files match '*.tsv'"),

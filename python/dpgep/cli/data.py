@@ -113,7 +113,10 @@ class Data:
             elif str(kind).startswith(("time", "duration", "binary")):
                 problems.append(f"column {name!r} ({kind}) holds no numbers")
         if problems:
-            raise UsageError(f"{'; '.join(problems)}; or leave them out with --exclude, or name others in --columns")
+            is_text = any(" holds text " in each for each in problems)
+            whose = "; --person takes a column that says whose each row is" if is_text else ""
+            advice = "or leave them out with --exclude, or name others in --columns"
+            raise UsageError(f"{'; '.join(problems)}; {advice}{whose}")
 
 
 def open_data(options: argparse.Namespace) -> Data:
