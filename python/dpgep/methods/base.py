@@ -298,16 +298,9 @@ class ReleaseOptions(PairOptions):
 
     def check(self, public: PublicSide, k: int) -> None:
         super().check(public, k)
-        if self.screen is not None:
-            if public.model.traits.standardized:
-                raise ValueError(
-                    "screen keeps the columns with the largest variances, and those of standardized columns are all 1: "
-                    "choose columns by public facts, or screen for pca without standardize"
-                )
-            PRODUCTS.require("release", public)  # scores are those of the traits
-            EQUAL_WEIGHTS.require("a screen", public)
-            self._check_screen(public, k)
-        elif self.storage_for(public.model.n_features) == "operator":
+        if self.screen is None:
+            if self.storage_for(public.model.n_features) == "matrix":
+                return
             if self.sparsity == "auto":
                 raise ValueError(
                     f'sparsity="auto" needs the released matrix, which is too large for {public.model.n_features} '
@@ -319,6 +312,29 @@ class ReleaseOptions(PairOptions):
                     "screen="
                 )
             require_capacity(public, k, self.memory_limit, copies=1)
+            return
+        if public.model.traits.standardized:
+            raise ValueError(
+                "screen keeps the columns with the largest variances, and those of standardized columns are all 1: "
+                "choose columns by public facts, or screen for pca without standardize"
+            )
+        PRODUCTS.require("release", public)  # scores are those of the traits
+        EQUAL_WEIGHTS.require("a screen", public)
+        kept = [min(self.screen, view.stop - view.start) for view in public.model.views]
+        if k > min(kept):
+            raise ValueError(
+                f"screen = {self.screen} keeps fewer features than {k} components need: give n_components (its default "
+                "is all), or a larger screen"
+            )
+        if isinstance(self.sparsity, tuple):
+            require_in_views(self.sparsity, kept)
+        elif self.sparsity not in (None, "auto") and self.sparsity > sum(kept):
+            raise ValueError(f"sparsity = {self.sparsity} is more than the {sum(kept)} features that screen keeps")
+        if self.storage_for(sum(kept)) == "operator":
+            raise ValueError(
+                f"the block of {sum(kept)} features takes {matrix_bytes(sum(kept))} bytes, more than memory_limit = "
+                f"{self.memory_limit}: give a smaller screen"
+            )
 
     def in_one_pass(self, n_features: int) -> bool:
         return self.screen is None and self.storage_for(n_features) == "matrix"
@@ -352,24 +368,6 @@ class ReleaseOptions(PairOptions):
             and PRODUCTS.met(public)
             and len(model.views) == 1
         )
-
-    def _check_screen(self, public: PublicSide, k: int) -> None:
-        assert self.screen is not None
-        kept = [min(self.screen, view.stop - view.start) for view in public.model.views]
-        if k > min(kept):
-            raise ValueError(
-                f"screen = {self.screen} keeps fewer features than {k} components need: give n_components (its default "
-                "is all), or a larger screen"
-            )
-        if isinstance(self.sparsity, tuple):
-            require_in_views(self.sparsity, kept)
-        elif self.sparsity not in (None, "auto") and self.sparsity > sum(kept):
-            raise ValueError(f"sparsity = {self.sparsity} is more than the {sum(kept)} features that screen keeps")
-        if self.storage_for(sum(kept)) == "operator":
-            raise ValueError(
-                f"the block of {sum(kept)} features takes {matrix_bytes(sum(kept))} bytes, more than memory_limit = "
-                f"{self.memory_limit}: give a smaller screen"
-            )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)

@@ -81,7 +81,6 @@ class ClippedPowerOptions(Options):
             )
 
     def check(self, public: PublicSide, k: int) -> None:
-        """Raise ValueError where the options do not fit the problem; nothing was released."""
         given = given_vectors(self.init, k, public.model.n_features, RANDOM)
         if given is not None and any(np.linalg.matrix_rank(given[:, view]) < k for view in public.model.views):
             raise ValueError("init must have linearly independent rows in each view")
@@ -166,14 +165,8 @@ def resumed(curator: Curator, warm: WarmStart) -> MethodResult | None:
 def _correlations(curator: Curator, n_components: int, options: ClippedPowerOptions) -> MethodResult:
     model, d = curator.model, curator.model.n_features
     share = _MEAN_SHARE * model.traits.shift_free
-    found = ResidualAscent(
-        curator,
-        _polar(first_block(curator, n_components, options.init), model.views),
-        n_iterations=options.n_iterations,
-        threshold=None if isinstance(options.threshold, str) else float(options.threshold),
-        quantile=options.quantile,
-        share=1 - share,
-    )
+    start = _polar(first_block(curator, n_components, options.init), model.views)
+    found = ResidualAscent(curator, start, options, 1 - share)
     mean = curator.answer(Mean(), share) if share else None
     found.run(None if mean is None else mean.values)
     level = found.deviation * math.sqrt(2 * d / max(1, options.n_iterations // 2)) / found.kept
@@ -284,21 +277,18 @@ class _Run:
             self.leads_away = before.variance - look.variance > RANK * math.hypot(before.deviation, look.deviation)
         return look.threshold
 
-    def _quotients(self, vectors: Matrix) -> NoisyMean:
-        """V^T S V, for all that is left; V_x^T S V_y, of two views."""
-        limits = tuple(min(LARGEST_THRESHOLD, _VALUES_THRESHOLDS * threshold) for threshold in self._now)
-        if self._warm is not None and self._variance > 0:
-            # rows beside may be long: clipped as little as noise of a small part of the variance allows. A second
-            # moment clipped to C has noise of sqrt(2) C^2/(n mu)
-            most = math.sqrt(_NOISE_OF_VALUES * self._variance * self._n * self._curator.remaining / math.sqrt(2))
-            limits = (min(LARGEST_THRESHOLD, max(limits[0], most)),)
-        return self._curator.answer(ClippedMoment(self._asked(vectors), limits), None, "eigenvalues")
-
     def result(self, vectors: Matrix, answer: Matrix) -> MethodResult:
         """Eigenvectors on the span of V, which the mean ``answer`` led to, or beside it."""
         curator, d, k, n_views = self._curator, self._curator.model.n_features, len(vectors), len(self._views)
         basis = vectors if self._warm is None else np.vstack([vectors, across(self._warm.probe.vectors, vectors)])
-        quotients = self._quotients(basis)
+        limits = tuple(min(LARGEST_THRESHOLD, _VALUES_THRESHOLDS * threshold) for threshold in self._now)
+        if self._warm is not None and self._variance > 0:
+            # rows beside may be long: clipped as little as noise of a small part of the variance allows. A second
+            # moment clipped to C has noise of sqrt(2) C^2/(n mu)
+            most = math.sqrt(_NOISE_OF_VALUES * self._variance * self._n * curator.remaining / math.sqrt(2))
+            limits = (min(LARGEST_THRESHOLD, max(limits[0], most)),)
+        # V^T S V, for all that is left; V_x^T S V_y, of two views
+        quotients = curator.answer(ClippedMoment(self._asked(basis), limits), None, "eigenvalues")
         if n_views == 1:
             axes = leading_axes(quotients, k)
         else:

@@ -8,6 +8,7 @@ the best lengths whatever the condition of B, and noise in g is weighed against 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import scipy  # its special functions are loaded when they are used
@@ -40,23 +41,13 @@ _LEAST_RESIDUAL = 1e-4
 class ResidualAscent:
     """K canonical pairs from ``start`` (K, d), orthonormal in each view, for ``share`` of mu^2.
 
-    ``threshold``: C as a part of the bound; None: the ``quantile`` of the norms of residuals, bought at the start, when
-    residuals are first asked for, and half way.
+    ``options``, of "clipped-power": a threshold "auto" is the quantile of the norms of residuals, bought at the start,
+    when residuals are first asked for, and half way.
     """
 
-    def __init__(
-        self,
-        curator: Curator,
-        start: Matrix,
-        *,
-        n_iterations: int,
-        threshold: float | None,
-        quantile: float,
-        share: float,
-    ) -> None:
-        self._curator, self._steps = curator, n_iterations
+    def __init__(self, curator: Curator, start: Matrix, options: Any, share: float) -> None:
+        self._curator, self._options, n_iterations = curator, options, options.n_iterations
         self._location: Matrix | None = None
-        self._given, self._quantile = threshold, quantile
         self._power = min(_POWER_STEPS, n_iterations)
         self._look_at = {0, self._power, (self._power + n_iterations) // 2} - {n_iterations}
         self._each = share * (1 - _LOOKS_SHARE - _RITZ_SHARE) / n_iterations
@@ -82,9 +73,9 @@ class ResidualAscent:
             first = self.vectors[:, x] if step == 0 else polar(answer[:, x])  # the first view decides on signs
             self.vectors = np.hstack([first, polar(answer[:, y])])
         # the last one takes all that is left: shares that are rounded may be a bit more than there is
-        shares = [self._each_ritz] * (self._steps - self._power) + [None]
+        shares = [self._each_ritz] * (self._options.n_iterations - self._power) + [None]
         self._solve_within(self.vectors, shares[0])
-        for step, share in zip(range(self._power, self._steps), shares[1:], strict=True):
+        for step, share in enumerate(shares[1:], self._power):
             self._solve_within(np.vstack([self.vectors, self._gradient(step), self._change]), share)
 
     @property
@@ -115,7 +106,7 @@ class ResidualAscent:
         """Buy how long the residuals of both views are."""
         asked = (ProductNorms(Asked(half, self._location)) for half in halves)
         norms = [self._curator.answer(each, self._each_look).values for each in asked]
-        quantiles = np.array([norm_quantile(each, self._quantile) for each in norms])
+        quantiles = np.array([norm_quantile(each, self._options.quantile) for each in norms])
         self._ratios = quantiles / size
         if step == 0:  # their median is known of normal products
             median = math.sqrt(2 * float(scipy.special.gammaincinv(len(self.values) / 2, 0.5)))
@@ -125,8 +116,8 @@ class ResidualAscent:
     def _thresholds_now(self, size: float) -> Thresholds:
         if self._curator.noiseless:
             return LARGEST_THRESHOLD, LARGEST_THRESHOLD
-        if self._given is not None:
-            return self._given, self._given
+        if self._options.threshold != "auto":
+            return (float(self._options.threshold),) * 2
         first, second = np.clip(self._ratios * size, LEAST_THRESHOLD, LARGEST_THRESHOLD).tolist()
         return first, second
 
