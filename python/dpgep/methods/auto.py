@@ -14,16 +14,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from dpgep.methods import clipped_power
 from dpgep.methods.base import MethodResult, ReleaseOptions, matrix_bytes
-from dpgep.methods.clipped_power import (
-    LEAST_SHARE,
-    NormHistogram,
-    Probe,
-    WarmStart,
-    norm_histogram,
-    resumed,
-    sampling_error,
-)
 from dpgep.methods.eigen import RANK, semicircle_edge, solve_pair
 from dpgep.methods.matrix_free import leading_by_products, operator_release
 from dpgep.methods.release import release, solve_released, with_clipping_bias
@@ -70,9 +62,9 @@ def select_method(curator: Curator, n_components: int, options: ReleaseOptions) 
     if not _shows_enough(curator, probe):
         asked = Asked(probe.vectors[:-1], None if probe.mean is None else probe.mean.values)
         answer = curator.answer(ProductNorms(asked), look_share, "look along the probe")
-        look = norm_histogram(answer, _QUANTILE, len(asked.vectors))
-        warm = WarmStart(probe, look, 1 - _PROBE_SHARE - look_share, look_share)
-        if _favours_clipping(curator, probe, look) and (found := resumed(curator, warm)) is not None:
+        look = clipped_power.norm_histogram(answer, _QUANTILE, len(asked.vectors))
+        warm = clipped_power.WarmStart(probe, look, 1 - _PROBE_SHARE - look_share, look_share)
+        if _favours_clipping(curator, probe, look) and (found := clipped_power.resumed(curator, warm)) is not None:
             return replace(_with_unseen(found, probe), method="clipped-power")
     if probe.moments is None:
         return replace(operator_release(curator, n_components, options), method="release")
@@ -84,7 +76,7 @@ def select_method(curator: Curator, n_components: int, options: ReleaseOptions) 
     return replace(found, method="release")
 
 
-def _shows_enough(curator: Curator, probe: Probe) -> bool:
+def _shows_enough(curator: Curator, probe: clipped_power.Probe) -> bool:
     """Whether the probe alone favours a release: S' <= C sqrt(S), so that S - c above sqrt(S/5) is enough."""
     k, bound = len(probe.values) - 1, row_bound(curator.facts)
     # eigenvalues exceed those without noise by no more than this edge
@@ -113,16 +105,18 @@ def _should_probe(curator: Curator, k: int, options: ReleaseOptions) -> bool:
         return False
     if _MATRICES * matrix_bytes(d) > options.memory_limit and not options.by_products(curator, k):
         return False
-    return curator.answer(AffordsClippedProducts(), LEAST_SHARE / 2)
+    return curator.answer(AffordsClippedProducts(), clipped_power.LEAST_SHARE / 2)
 
 
-def _probe(curator: Curator, k: int, options: ReleaseOptions) -> Probe:
+def _probe(curator: Curator, k: int, options: ReleaseOptions) -> clipped_power.Probe:
     model = curator.model
     if options.by_products(curator, k):
         products, leading = leading_by_products(curator, k + 1, options, _PROBE_SHARE, PROBE)
         deviation = products.noise_level / math.sqrt(2 * model.n_features)
         values = leading.system.values[: k + 1]
-        return Probe(leading.vectors, values, deviation, _mean(curator, products.groups), leading.centre, None)
+        return clipped_power.Probe(
+            leading.vectors, values, deviation, _mean(curator, products.groups), leading.centre, None
+        )
     curator.keep_sums()
     moments = curator.answer(Release(), _PROBE_SHARE, PROBE)
     assert isinstance(moments, ReleasedMoments)
@@ -130,7 +124,9 @@ def _probe(curator: Curator, k: int, options: ReleaseOptions) -> Probe:
     centre = float(np.trace(pair.a)) / len(pair.a)
     system = solve_pair(pair.a, None, regularization=0.0, rounding=pair.rounding, n_vectors=k + 1)
     vectors = np.ascontiguousarray(system.vectors[:, : k + 1].T)
-    return Probe(vectors, system.values[: k + 1], moments.noise.second, _mean(curator, moments), centre, moments)
+    return clipped_power.Probe(
+        vectors, system.values[: k + 1], moments.noise.second, _mean(curator, moments), centre, moments
+    )
 
 
 def _mean(curator: Curator, groups: ReleasedGroups | None) -> NoisyMean | None:
@@ -140,7 +136,7 @@ def _mean(curator: Curator, groups: ReleasedGroups | None) -> NoisyMean | None:
     return NoisyMean(groups.sums[:, 0], groups.noise.sums, int(groups.n))
 
 
-def _favours_clipping(curator: Curator, probe: Probe, look: NormHistogram) -> bool:
+def _favours_clipping(curator: Curator, probe: clipped_power.Probe, look: clipped_power.NormHistogram) -> bool:
     """Whether clipped products have less error, from a ``look`` along the probe.
 
     Not where S is about c, or the last of several directions may be another: a power method ends at any block then.
@@ -154,11 +150,13 @@ def _favours_clipping(curator: Curator, probe: Probe, look: NormHistogram) -> bo
     if signal <= RANK * look.deviation or left <= 0:
         return False
     noise = (n * curator.remaining) ** -2
-    sampling = sampling_error(np.array([look.variance]), centre, min(look.kept / look.variance, 1.0))[0] / (n * k)
+    sampling = clipped_power.sampling_error(np.array([look.variance]), centre, min(look.kept / look.variance, 1.0))[
+        0
+    ] / (n * k)
     return bool(_FAVOURED * noise * (look.threshold / left) ** 2 + sampling < _WORTH * noise / signal**2)
 
 
-def _with_unseen(found: MethodResult, probe: Probe) -> MethodResult:
+def _with_unseen(found: MethodResult, probe: clipped_power.Probe) -> MethodResult:
     """The result with the variance that the probe cannot exclude: see `ClippedPowerDiagnostics.unseen`."""
     largest = _largest_beyond(probe, found.components)
     unseen = largest / max(float(found.eigenvalues[-1]), largest / _MOST_UNSEEN)
@@ -171,7 +169,7 @@ def _with_unseen(found: MethodResult, probe: Probe) -> MethodResult:
     return replace(found.described(unseen=unseen), accuracy_warnings=tuple(warnings))
 
 
-def _largest_beyond(probe: Probe, components: Matrix) -> float:
+def _largest_beyond(probe: clipped_power.Probe, components: Matrix) -> float:
     """The largest variance, beyond the span of ``components``, that the probe may not have shown.
 
     With its leading u_i and values l_i the probe is at most l_{K+1} I + sum_i (l_i - l_{K+1}) u_i u_i^T; so is its

@@ -16,14 +16,7 @@ import scipy.linalg
 
 from dpgep.models.bins import LARGEST_THRESHOLD, LEAST_THRESHOLD, norm_quantile, share_below
 from dpgep.models.model import Matrix
-from dpgep.privacy.clipped_products import (
-    AffordsClippedProducts,
-    Asked,
-    ClippedMean,
-    ClippedMoment,
-    ProductNorms,
-    Thresholds,
-)
+from dpgep.privacy import clipped_products
 from dpgep.privacy.curator import Curator
 
 # Shares of mu^2: of looks at the norms of products, of the second moments of few coordinates.
@@ -96,15 +89,15 @@ class ResidualAscent:
         if step in self._look_at and not self._curator.noiseless:
             self._look(np.split(directions, 2), size, step)
         thresholds = self._thresholds_now(size)
-        asked = Asked(directions, self._location)
-        answer = self._curator.answer(ClippedMean(asked, thresholds), self._each, f"step {step + 1}")
+        asked = clipped_products.Asked(directions, self._location)
+        answer = self._curator.answer(clipped_products.ClippedMean(asked, thresholds), self._each, f"step {step + 1}")
         self.thresholds.extend(thresholds)
         self.deviation = length * self._against_scores(answer.deviation, thresholds, step)
         return answer.values * length
 
     def _look(self, halves: list[Matrix], size: float, step: int) -> None:
         """Buy how long the residuals of both views are."""
-        asked = (ProductNorms(Asked(half, self._location)) for half in halves)
+        asked = (clipped_products.ProductNorms(clipped_products.Asked(half, self._location)) for half in halves)
         norms = [self._curator.answer(each, self._each_look).values for each in asked]
         quantiles = np.array([norm_quantile(each, self._options.quantile) for each in norms])
         self._ratios = quantiles / size
@@ -113,7 +106,7 @@ class ResidualAscent:
             self._sizes = np.array([norm_quantile(each, 0.5) for each in norms]) / median
         self.kept = min(share_below(each, c) for each, c in zip(norms, self._thresholds_now(size), strict=True))
 
-    def _thresholds_now(self, size: float) -> Thresholds:
+    def _thresholds_now(self, size: float) -> clipped_products.Thresholds:
         if self._curator.noiseless:
             return LARGEST_THRESHOLD, LARGEST_THRESHOLD
         if self._options.threshold != "auto":
@@ -121,7 +114,7 @@ class ResidualAscent:
         first, second = np.clip(self._ratios * size, LEAST_THRESHOLD, LARGEST_THRESHOLD).tolist()
         return first, second
 
-    def _against_scores(self, deviation: float, thresholds: Thresholds, step: int) -> float:
+    def _against_scores(self, deviation: float, thresholds: clipped_products.Thresholds, step: int) -> float:
         """Root mean square of the noise in the entries, each divided by the deviations of its column and its score."""
         assert self._curator.facts.bound is not None
         x, y = self._curator.model.views
@@ -144,8 +137,8 @@ class ResidualAscent:
         wanted, threshold = _RITZ_THRESHOLD * math.sqrt(n_coordinates) * float(self._sizes.min()), LARGEST_THRESHOLD
         if not self._curator.noiseless:
             threshold = min(max(wanted, LEAST_THRESHOLD), LARGEST_THRESHOLD)
-        asked = Asked(directions, self._location)
-        moment = self._curator.answer(ClippedMoment(asked, (threshold,)), share, "few coordinates")
+        asked = clipped_products.Asked(directions, self._location)
+        moment = self._curator.answer(clipped_products.ClippedMoment(asked, (threshold,)), share, "few coordinates")
         # with eigenvalues of at least the deviation of an entry
         values, vectors = scipy.linalg.eigh((moment.values + moment.values.T) / 2)
         floor = max(moment.deviation, float(values[-1]) * 2.0**-40, np.finfo(float).tiny)
@@ -170,7 +163,7 @@ class ResidualAscent:
 
 def require_affordable(curator: Curator, share: float) -> None:
     """Raise ValueError where this share of mu^2 is too little for an answer, or people are too many. Reads nothing."""
-    if not curator.answer(AffordsClippedProducts(), share):
+    if not curator.answer(clipped_products.AffordsClippedProducts(), share):
         raise ValueError(
             "the budget is too little for clipped products, or people are too many (2^26; 2^25 in public_n): use more "
             "of it, fewer steps, or a release"

@@ -16,6 +16,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from dpgep.models import moments
 from dpgep.models.model import (
     BETWEEN,
     MEANS,
@@ -28,17 +29,7 @@ from dpgep.models.model import (
     NoisyPencil,
     Traits,
 )
-from dpgep.models.moments import (
-    NO_NOISE,
-    ReleasedMoments,
-    goe,
-    goe_of,
-    normals,
-    of_group,
-    of_groups,
-    schur_form_variance,
-    symmetric_form_variance,
-)
+from dpgep.models.moments import ReleasedMoments
 from dpgep.models.null import leading_of_noise, mixed_directions, signal_of, spectrum_before_noise, upright
 from dpgep.models.plausible import PlausibleMoments, bartlett, root_of
 from dpgep.models.row_model import Classes, Grouping, MomentsPencil, RowModel, Slices
@@ -199,8 +190,8 @@ class ContrastPencil(MomentsPencil):
 
     def plausible_truth(self, most_features: int) -> PlausibleMoments:
         d = self.model.n_features
-        moments = of_groups([group.before_noise for _, group in self._groups], self.released)
-        return PlausibleMoments.of(self, replace(moments, noise=NO_NOISE), np.ones(d), np.eye(d), self.model)
+        before = moments.of_groups([group.before_noise for _, group in self._groups], self.released)
+        return PlausibleMoments.of(self, replace(before, noise=moments.NO_NOISE), np.ones(d), np.eye(d), self.model)
 
     def changed(self, change: Matrix) -> ReleasedMoments:
         """``change`` is added to the covariance of the first group."""
@@ -210,7 +201,7 @@ class ContrastPencil(MomentsPencil):
 
     @cached_property
     def _groups(self) -> list[tuple[float, _Group]]:
-        return [(weight, _Group(of_group(self.released, group))) for group, weight in enumerate(self.weights)]
+        return [(weight, _Group(moments.of_group(self.released, group))) for group, weight in enumerate(self.weights)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,18 +232,18 @@ class _Group:
 
     def error_variances(self, left: Any, right: Matrix) -> Matrix:
         """Var of u_j^T dC v_i, shape (k, r), dC = Z - m e^T - e m^T + z (m m^T - C), z the noise of the count."""
-        moments, noise = self.moments, self.moments.noise
-        of_rows = replace(moments, noise=replace(noise, counts=0.0))
+        own, noise = self.moments, self.moments.noise
+        of_rows = replace(own, noise=replace(noise, counts=0.0))
         of_count = np.outer(self.mean @ right, self.mean @ left) - (self.covariance @ right).T @ left
         return np.asarray(
-            schur_form_variance(of_rows, left, right, total=1.0, within=0.0) + noise.counts**2 * of_count**2
+            moments.schur_form_variance(of_rows, left, right, total=1.0, within=0.0) + noise.counts**2 * of_count**2
         )
 
     def strayed(self, generator: np.random.Generator, *, people: bool) -> Matrix:
         """(d, d), how far noise, and with ``people`` their sampling, move C."""
         noise, mean, d = self.moments.noise, self.mean, len(self.mean)
         moved = mean + noise.sums * generator.standard_normal(d)
-        found = goe(d, noise.second, generator) + np.outer(mean, mean) - np.outer(moved, moved)
+        found = moments.goe(d, noise.second, generator) + np.outer(mean, mean) - np.outer(moved, moved)
         found += noise.counts * generator.standard_normal() * (np.outer(mean, mean) - self.covariance)
         if people:
             freedom = max(round(self.moments.n) - 1, 1)
@@ -346,7 +337,7 @@ class MatricesPencil(NoisyPencil):
 
     def error_variances(self, left: Any, right: Matrix, eigenvalues: Matrix) -> Matrix:
         variance = self.released.noise_a**2 + (eigenvalues * self.released.noise_b) ** 2
-        return variance[:, None] * symmetric_form_variance(left, right)
+        return variance[:, None] * moments.symmetric_form_variance(left, right)
 
     def noise_alone(
         self, values: Matrix, generator: np.random.Generator, n_draws: int, *, people: bool = False
@@ -354,7 +345,7 @@ class MatricesPencil(NoisyPencil):
         # A - c B is noise alone where A = c B
         deviation = math.hypot(self.released.noise_a, float(values.mean()) * self.released.noise_b)
         for _ in range(n_draws):
-            yield goe(self.model.n_features, deviation, generator)
+            yield moments.goe(self.model.n_features, deviation, generator)
 
     def leading_noise(self, values: Matrix, basis: Matrix | None, seed: int, n_draws: int) -> Matrix | None:
         released = self.released
@@ -387,9 +378,9 @@ class PlausibleMatrices(ReleasedMatrices):
 
     def noisy_pair(self, generator: np.random.Generator, n_draws: int | None = None) -> MatrixPencil:
         d = len(self.a)
-        of_a, *of_b = normals(generator, n_draws, *[(d, d)] * (1 if self.b is None else 2))
-        a = self.a + goe_of(of_a, self.noise_a)
-        b = None if self.b is None else self.b + goe_of(of_b[0], self.noise_b)
+        of_a, *of_b = moments.normals(generator, n_draws, *[(d, d)] * (1 if self.b is None else 2))
+        a = self.a + moments.goe_of(of_a, self.noise_a)
+        b = None if self.b is None else self.b + moments.goe_of(of_b[0], self.noise_b)
         return GepModel(d).noisy(ReleasedMatrices(a, b, self.noise_a, self.noise_b)).pair()
 
 

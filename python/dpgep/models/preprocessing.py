@@ -423,7 +423,15 @@ def unclipped(
         return released, preprocessing
     mean = mean_factor(released)
     covariance = released.second - mean.T @ mean
-    left, left_error = _left(covariance, released, preprocessing)
+    # shares of the columns' variances that are left, by their bought variances, and deviations of these
+    left, left_error = np.ones(len(covariance)), np.full(len(covariance), np.inf)
+    told_of_columns = preprocessing.variance is None and not preprocessing.mixes_columns
+    if preprocessing.variance_error is not None and told_of_columns:
+        profile, present = np.broadcast_to(released.profile, covariance.shape), preprocessing.present(released.n)
+        left = np.diagonal(covariance) / present
+        left_error = np.hypot(
+            preprocessing.variance_error, released.noise.second * np.sqrt(profile.diagonal()) / present
+        )
     values, axes = scipy.linalg.eigh(covariance, check_finite=False)
     variances = _variances_before_noise(values, released.noise.second, preprocessing.bound)
     whole = left.mean(), float(np.linalg.norm(left_error)) / len(left)
@@ -453,8 +461,8 @@ def unclipped(
     doubt = min(max(without_tails, float((1 - made_up / np.maximum(lost, 1e-300)).max())), 1.0)
     unseen = far if far > 1 else held
     clipping = Clipping(covariance, lost, doubt, most, 1 + 2 * longer, unseen, shift, min(without_tails, 1.0))
-    noise = released.noise.scaled(1 / kept, 1.0, 1.0)
-    moments = replace(released, second=restored + mean.T @ mean, noise=noise, clipping=clipping)
+    scaled = released.noise.scaled(1 / kept, 1.0, 1.0)
+    moments = replace(released, second=restored + mean.T @ mean, noise=scaled, clipping=clipping)
     return moments, replace(preprocessing, energy_kept=1.0)
 
 
@@ -483,15 +491,6 @@ def _variances_before_noise(values: Matrix, noise: float, bound: float) -> Matri
         return np.zeros_like(values)
     shown = 1 - (_SHOWN * noise / total) ** 2 * len(values)
     return np.asarray(found * (max(shown, 0.0) * total / float(found.sum())))
-
-
-def _left(covariance: Matrix, released: ReleasedMoments, preprocessing: Preprocessing) -> tuple[Matrix, Matrix]:
-    """(d,), shares of the columns' variances that are left, by their bought variances, and deviations of these."""
-    if preprocessing.variance_error is None or preprocessing.variance is not None or preprocessing.mixes_columns:
-        return np.ones(len(covariance)), np.full(len(covariance), np.inf)
-    noise = released.noise.second * np.sqrt(np.broadcast_to(released.profile, covariance.shape).diagonal())
-    present = preprocessing.present(released.n)
-    return np.diagonal(covariance) / present, np.hypot(preprocessing.variance_error, noise / present)
 
 
 def _factors(

@@ -18,17 +18,7 @@ import scipy  # its sparse matrices are loaded when they are used
 from numpy.typing import NDArray
 
 from dpgep.models import moments, plausible
-from dpgep.models.model import (
-    Blocks,
-    Matrix,
-    MatrixPencil,
-    Model,
-    NoisyPencil,
-    PublicFacts,
-    Scatter,
-    Traits,
-    slices_of,
-)
+from dpgep.models.model import Blocks, Matrix, MatrixPencil, Model, NoisyPencil, PublicFacts, Scatter, Traits, slices_of
 from dpgep.models.moments import MomentLayout, ReleasedGroups, ReleasedMoments
 from dpgep.models.null import leading_of_noise
 from dpgep.models.pairwise import require_pairs

@@ -217,8 +217,7 @@ class _Flow:
 
     vectors: Matrix
     eigenvalues: Matrix
-    quotients: Matrix
-    n_iterations: int
+    quotients: Matrix  # of each iteration
     converged: bool
     n_exchanges: int = 0
 
@@ -267,13 +266,13 @@ def flow_on(curator: Curator, products: NoisyProducts, initial: InitialVectors, 
         share = _NARROWING / (len(initial.starts) - len(flows)) if refines else 0.0
         flows.append(_run(products, start, options, step, ridge, shift, share))
     best = max(flows, key=lambda flow: -math.inf if math.isnan(flow.objective) else flow.objective)
-    model = curator.model
+    model, n_iterations = curator.model, len(best.quotients)
     # v^T B v of vectors that were asked before; under fresh noise nobody knows: its noise level
     sizes = np.full(len(best.vectors), 1.0 if products.identity_b else products.noise_level)
     if products.lazy and not products.identity_b:
         sizes = np.maximum(np.einsum("ij,ij->i", best.vectors, products.times(best.vectors)[1]), 0.0)
     # vectors drawn at random, if the flow began there, tell the centre of A
-    known = initial.kind == "random" and len(best.quotients) > 0 and products.identity_b
+    known = initial.kind == "random" and n_iterations > 0 and products.identity_b
     diagnostics = FlowDiagnostics(
         noise_level=products.noise_level,
         regularization=ridge,
@@ -287,7 +286,7 @@ def flow_on(curator: Curator, products: NoisyProducts, initial: InitialVectors, 
             sparsity=options.sparsity or None,
         ),
         step_size=step,
-        n_iterations=best.n_iterations,
+        n_iterations=n_iterations,
         converged=best.converged,
         quotients=best.quotients,
         objectives=tuple(flow.objective for flow in flows),
@@ -296,11 +295,11 @@ def flow_on(curator: Curator, products: NoisyProducts, initial: InitialVectors, 
         support=base.support_of(best.vectors),
     )
     said = []
-    if best.n_iterations == 0:
+    if n_iterations == 0:
         said.append("the noisy answers allowed no step: the components are the starting vectors")
     elif products.lazy and not best.converged:
         said.append(
-            f"the flow had not converged after {best.n_iterations} iterations: raise n_iterations (under lazy noise "
+            f"the flow had not converged after {n_iterations} iterations: raise n_iterations (under lazy noise "
             'they cost no privacy) or memory_limit, or use method="release"'
         )
     reached = sorted(diagnostics.objectives, reverse=True)
@@ -381,12 +380,12 @@ def _run(
     if not products.lazy:
         # not known where the first answer was such that no step could be taken
         last = quotients[-1].copy() if len(quotients) else np.full(len(vectors), math.nan)
-        return _Flow(vectors, last, quotients, len(quotients), converged)
+        return _Flow(vectors, last, quotients, converged)
     n_exchanges, on_one_support = 0, options.sparsity > 0 and (len(vectors) == 1 or not options.separate_supports)
     if share > 0 and on_one_support and (exchanged := exchange_features(products, vectors, ridge)) is not None:
         vectors, n_exchanges, converged = exchanged
     vectors, eigenvalues = _ritz(products, vectors, ridge, rotate=not options.separate_supports)
-    return _Flow(vectors, eigenvalues, quotients, len(quotients), converged, n_exchanges)
+    return _Flow(vectors, eigenvalues, quotients, converged, n_exchanges)
 
 
 def _narrowing(products: NoisyProducts, start: Matrix, options: FlowOptions, share: float) -> list[tuple[int, int]]:
