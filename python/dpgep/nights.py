@@ -22,12 +22,11 @@ from dpgep._threads import use_threads
 from dpgep._watched import naming
 from dpgep.data.ids import Identities
 from dpgep.data.integer_moments import IntegerMoments
-from dpgep.data.people import weight_bits_of
 from dpgep.errors import AccuracyWarning, warn
 from dpgep.models.model import Adjacency, Matrix, PublicFacts
 from dpgep.models.moments import MomentLayout
 from dpgep.models.preprocessing import AutoPreprocessing, Bound, Preprocessing
-from dpgep.models.row_model import RowModel, layout_of
+from dpgep.models.row_model import RowModel
 from dpgep.night_file import NO_NIGHTS, NightFile, NightLog
 from dpgep.privacy.accounting import Accounting
 from dpgep.privacy.budget import Budget
@@ -89,8 +88,9 @@ class Register:
         self.report.require_consistent()
         for name in ("keep", "nights"):
             require_count(name, getattr(self, name), largest=MOST_NIGHTS)
-        weight_bits, public = weight_bits_of(self.facts) + FACTOR_BITS, self.report.public
-        if (public and public.nights, self.noise.weight_bits) != (self.nights, weight_bits):
+        weight_bits, public = self._nobody._weight_bits + FACTOR_BITS, self.report.public
+        stated = public and public.nights, self.noise.weight_bits, self.report.bound
+        if stated != (self.nights, weight_bits, self.facts.bound):
             raise ValueError("the register is not of the nights and people that its report is about")
         mu = (self.report.releases[-1].mu if self.report.releases else None) or 0.0
         AllNights(self.factor, self.nights).require_paid(self.noise, self.layout, self.facts.adjacency, mu)
@@ -113,19 +113,18 @@ class Register:
     @cached_property
     def _nobody(self) -> Moments:
         names = ("bound", "preprocessing", "person", "rows", "largest_weight")
-        of_rows: Any = {name: getattr(self, name) for name in names}
-        return Moments(self.model, adjacency=self.facts.adjacency, bits=self.noise.bits, **of_rows)
+        of_rows: Any = {"adjacency": self.report.adjacency, **{name: getattr(self, name) for name in names}}
+        return Moments(self.model, bits=self.noise.bits, **of_rows)
 
-    @cached_property
+    @property
     def facts(self) -> PublicFacts:
         """Of the rows of any night: the number of its people belongs to the night."""
-        adjacency: Any = self.report.adjacency
-        return PublicFacts(adjacency, self.report.bound, None, self.person, self.rows, self.largest_weight)
+        return self._nobody._facts
 
-    @cached_property
+    @property
     def layout(self) -> MomentLayout:
         """Of what is published."""
-        return layout_of(self.model, self.facts, self.preprocessing)
+        return self._nobody._sums.layout
 
     @cached_property
     def size(self) -> int:

@@ -156,8 +156,7 @@ def _write_page(release: dpgep.Release, options: argparse.Namespace) -> int:
     if options.output is None or options.question is not None:
         raise UsageError("--html needs -o FILE, and no question: the page answers all of them")
     level = {} if options.level is None else {"level": options.level}
-    page = saved(partial(release.to_html, **level))
-    written(options, lambda: page, bytes, [options.release])
+    written(options, lambda: saved(partial(release.to_html, **level)), bytes, [options.release])
     return 0
 
 
