@@ -239,8 +239,9 @@ class _DerivedSums(Sums, Generic[S]):
             people = replace(batch, rows=rows, groups=batch.groups if self._grouped else None)
             if self.sums.add_mapped(people, self._by_column):
                 return
+        add = self.sums.add if batch.weights is None else partial(add_weighted, self.sums, self._make)
         for part in self._to_batches(batch):
-            add_weighted(self.sums, self._make, part)
+            add(part)
 
     def weighs(self, rows: Rows) -> bool:
         return not rows.is_sparse and self.sums.weighs(rows)  # what sparse rows become may be dense
