@@ -35,8 +35,9 @@ from numpy.typing import NDArray
 from dpgep._dispatch import core
 from dpgep.data.ids import Digests, numbered_digests
 from dpgep.data.integer_moments import LOW_BITS
-from dpgep.privacy.budget_file import force, sync_folder, try_lock, unlock, write_all
+from dpgep.privacy.budget_file import force, try_lock, unlock, write_all
 from dpgep.privacy.curator import watched_draws
+from dpgep.serialization import sync_folder
 
 _MAGIC = b"dpgep-nights 3\n\0"
 # Of what follows the magic: one more than the acknowledged nights, 0 where the file was not begun to the end; bytes of

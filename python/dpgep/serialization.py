@@ -22,6 +22,7 @@ import hashlib
 import json
 import math
 import os
+import sys
 import types
 import uuid
 from collections.abc import Callable, Hashable, Iterable, Mapping
@@ -489,7 +490,8 @@ class Part:
     def replace(self) -> None:
         """Give it its name, in the place of a file that has it."""
         os.replace(self.path, self.target)
-        _sync_folder(self.target.parent)
+        with suppress(OSError):  # not every folder can be synced
+            sync_folder(self.target.parent)
 
     def keep(self) -> Path:
         """Give it its name, or where another file has taken that, the next that is free, as name-2.json: the path."""
@@ -497,7 +499,8 @@ class Part:
         while not self._take(path):
             count += 1
             path = self.target.with_stem(f"{self.target.stem}-{count}")
-        _sync_folder(path.parent)
+        with suppress(OSError):
+            sync_folder(path.parent)
         return path
 
     def _take(self, path: Path) -> bool:
@@ -533,9 +536,9 @@ def is_special(path: str | os.PathLike[str]) -> bool:
     return os.path.exists(path) and not os.path.isfile(os.path.realpath(path))
 
 
-def _sync_folder(folder: Path) -> None:
-    """Force the names in a folder to the disk, where folders can be opened and synced."""
-    with suppress(OSError):
+def sync_folder(folder: Path) -> None:
+    """Force the names in a folder to the disk. Windows opens no folders: the journal of its file system keeps names."""
+    if sys.platform != "win32":
         descriptor = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(descriptor)

@@ -224,11 +224,11 @@ def test_an_interrupt_while_a_part_of_the_budget_is_reserved_ends_the_run_afterw
 
 def test_a_process_that_is_killed_leaves_a_whole_file_or_none(runs: Runs) -> None:
     names = ("fit._keep", "serialization.write", "command.take", "serialization._take")
-    for function in (*names, "serialization._sync_folder", "fit._show"):
+    for function in (*names, "serialization.sync_folder", "fit._show"):
         place, outcome = runs.run((function, 0), number=signal.SIGKILL)
         assert outcome.status == -signal.SIGKILL
         is_kept = (place / "o.json").exists()
-        assert is_kept is (function in ("serialization._sync_folder", "fit._show"))
+        assert is_kept is (function in ("serialization.sync_folder", "fit._show"))
         if is_kept:
             spent = dpgep.Budget.open(place / "budget").spent_mu
             assert dpgep.load(place / "o.json").privacy.mu == pytest.approx(spent, rel=1e-9)

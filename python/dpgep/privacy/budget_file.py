@@ -32,7 +32,7 @@ from typing import Any, TypeVar
 from dpgep._watched import naming
 from dpgep.errors import PrivacyBudgetError, warn
 from dpgep.privacy.ledger import Amount, Balance, Ledger, LedgerEntry, Neighbours, Owner, Reservation
-from dpgep.serialization import decoded, encoded
+from dpgep.serialization import decoded, encoded, sync_folder
 
 T = TypeVar("T")
 
@@ -81,9 +81,6 @@ if sys.platform == "win32":
     def unlock(descriptor: int) -> None:
         os.lseek(descriptor, _FAR, os.SEEK_SET)
         msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)
-
-    def sync_folder(folder: Path) -> None:
-        """Folders cannot be opened here; the file system's journal keeps names."""
 else:
     import fcntl
 
@@ -96,13 +93,6 @@ else:
 
     def unlock(descriptor: int) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_UN)  # also where a forked child has inherited the file
-
-    def sync_folder(folder: Path) -> None:
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 NUMBERS = ("epsilon", "rho", "mu", "delta")
