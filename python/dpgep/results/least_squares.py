@@ -214,8 +214,7 @@ def regression(
     to_units = to_units @ scipy.linalg.block_diag(1.0, basis)
     theta = to_units @ np.append(fit.alpha, fit.b)
     reach = _reach_of_clipping(fit, [*columns, target], basis, to_units)
-    people = fit.people_variances(to_units, None if rows == "gaussian" else release._row_bound)
-    of_noise, noise_share = fit.noise
+    by_noise, by_people, noise_share = _errors(fit, to_units, None if rows == "gaussian" else release._row_bound)
     if noise_share > _DROWNED:
         message = (
             f"noise drowns the covariance of the columns (noise share {noise_share:.2f}): coefficients are drawn "
@@ -237,10 +236,10 @@ def regression(
     return Regression(
         coefficients=theta[1:],
         intercept=float(theta[0] + offset),
-        noise_errors=np.sqrt(np.maximum(forms(to_units, of_noise), 0.0)),
-        people_errors=np.sqrt(np.maximum(people, 0.0)),
+        noise_errors=np.sqrt(np.maximum(by_noise, 0.0)),
+        people_errors=np.sqrt(np.maximum(by_people, 0.0)),
         clipping_reach=reach,
-        residual_variance=fit.residual_variance * scale**2,
+        residual_variance=fit.mean_square * released.n / _freedom(released.n, len(fit.b)) * scale**2,
         r_squared=min(max(1 - fit.mean_square / fit.variance, 0.0), 1.0) if fit.variance > 0 else 0.0,
         noise_share=noise_share,
         ridge=float(penalty),
@@ -311,7 +310,7 @@ def _reach_of_clipping(fit: _Fit, columns: list[int], basis: Matrix, to_units: M
 
 @dataclass(frozen=True, eq=False)
 class _Fit:
-    """Coefficients of mapped columns, in a basis. Covariances are of theta = (alpha, b), alpha the intercept."""
+    """Coefficients of mapped columns, in a basis: theta = (alpha, b), alpha the intercept."""
 
     released: ReleasedMoments
     mean: Matrix
@@ -323,61 +322,49 @@ class _Fit:
     variance: float
     ridge: float
 
-    @property
-    def residual_variance(self) -> float:
-        return self.mean_square * self.released.n / _freedom(self.released.n, len(self.b))
 
-    @property
-    def _people(self) -> Matrix:
-        """G C G for the C that is not released: G - G (Xi + ridge I + N) G, where E[-G N G] = 2 G Xi G."""
-        g = self.inverse
-        return g + g @ (self.correction - self.ridge * np.eye(len(g))) @ g
+def _errors(fit: _Fit, contrasts: Matrix, bound: float | None) -> tuple[Matrix, Matrix, float]:
+    """Variances (r,) of ``contrasts`` (r, p + 1) of theta: by the noise, by n people; and rho, of the squares of b.
 
-    @property
-    def noise(self) -> tuple[Matrix, float]:
-        """The covariance (p + 1, p + 1) of theta that the noise causes, and rho, the part of the squares of b.
+    By the noise that of K^-1 q, K the moments of [1, x] and q the noise of those with w = y - alpha - b^T x; of b it is
+    Q = G E[N w w^T N] G, with b b^T shrunk to 1 - rho of itself, as b is noisy: rho/(1 - rho) = tr(G E[N Q N] G)/tr Q.
 
-        Q = G E[N w w^T N] G, w = (-b, 1), with b b^T shrunk to 1 - rho of itself, as b is noisy: rho/(1 - rho) =
-        tr(G E[N Q N] G)/tr Q.
-        """
-        noise, of_people = self.released.noise, self.residual_variance / self.released.n * float(np.trace(self._people))
-        squared = 1 + float(self.b @ self.b) - of_people
-        inflated = self._covariance_of(squared, 1.0)
-        moved = _noise_squared(inflated[1:, 1:], noise.second**2 / 2, self.mean, noise.sums**2)
-        spread = self.inverse @ moved @ self.inverse
-        total = float(np.trace(inflated[1:, 1:]))
-        kept = total / (total + float(np.trace(spread))) if total > 0 else 1.0
-        return self._covariance_of(max(squared * kept, 1.0), kept), 1 - kept
+    For people, an estimate moves by the mean of (u.z)(w.z), u a row of contrasts K^-1 and z = [1, x, y]: Gaussian, or
+    independent, E (u.z)^2 E (w.z)^2 + (E u.z w.z)^2, the last zero but for the ridge; for rows within a ``bound`` at
+    most the least of three bounds for |z|^2 <= 1 + bound^2.
+    """
+    g, b, mean, noise = fit.inverse, fit.b, fit.mean, fit.released.noise
+    scale = 1 / _freedom(fit.released.n, len(b))
+    # G C G for the C that is not released: G - G (Xi + ridge I + N) G, where E[-G N G] = 2 G Xi G
+    of_people = g + g @ (fit.correction - fit.ridge * np.eye(len(g))) @ g
+    inverse, spread = _bordered(g, mean), forms(contrasts, _bordered(of_people, mean))  # E (u.z)^2
 
-    def _covariance_of(self, w_squared: float, kept: float) -> Matrix:
-        """Of K^-1 q, K the moments of [1, x], q the noise of those with w: |w|^2 is given, other squares ``kept``."""
-        inverse, root = self._bordered(self.inverse), math.sqrt(kept)
-        return np.asarray(inverse @ noise_along(-root * self.b, root * self.alpha, w_squared, self.released) @ inverse)
+    def of_noise(w_squared: float, kept: float) -> Matrix:
+        """The covariance of theta for this |w|^2, where other squares count in part."""
+        root = math.sqrt(kept)
+        return np.asarray(inverse @ noise_along(-root * b, root * fit.alpha, w_squared, fit.released) @ inverse)
 
-    def people_variances(self, contrasts: Matrix, bound: float | None) -> Matrix:
-        """Variances of ``contrasts`` (r, p + 1) of theta that n people leave; upper bounds for a bound on rows.
+    squared = 1 + float(b @ b) - scale * fit.mean_square * float(np.trace(of_people))
+    inflated = of_noise(squared, 1.0)[1:, 1:]
+    moved = g @ _noise_squared(inflated, noise.second**2 / 2, mean, noise.sums**2) @ g
+    total = float(np.trace(inflated))
+    kept = total / (total + float(np.trace(moved))) if total > 0 else 1.0
+    by_noise = forms(contrasts, of_noise(max(squared * kept, 1.0), kept))
+    if bound is None:
+        drawn = g @ (fit.ridge * b)
+        bias = contrasts @ np.append(-mean @ drawn, drawn)
+        return by_noise, scale * (fit.mean_square * spread + bias**2), 1 - kept
+    u, w, square = contrasts @ inverse, np.append(-fit.alpha, -b), 1 + bound**2
+    u_squared, w_squared = np.einsum("ij,ij->i", u, u), 1 + float(w @ w)
+    product = square / 2 * (np.sqrt(u_squared * w_squared) + np.abs(u @ w)) * np.sqrt(spread * fit.mean_square)
+    least = np.minimum(square * u_squared * fit.mean_square, square * w_squared * spread)
+    return by_noise, scale * np.minimum(product, least), 1 - kept
 
-        An estimate moves by the mean of (u.z)(w.z) over people, u a row of contrasts K^-1, z = [1, x, y] and w.z the
-        residual: Gaussian, or independent, E (u.z)^2 E (w.z)^2 + (E u.z w.z)^2, the last zero but for the ridge; else
-        the least of three bounds for |z|^2 <= 1 + bound^2.
-        """
-        spread = forms(contrasts, self._bordered(self._people))  # E (u.z)^2
-        scale = 1 / _freedom(self.released.n, len(self.b))
-        if bound is None:
-            drawn = self.inverse @ (self.ridge * self.b)
-            bias = contrasts @ np.append(-self.mean @ drawn, drawn)
-            return np.asarray(scale * (self.mean_square * spread + bias**2))
-        u, square = contrasts @ self._bordered(self.inverse), 1 + bound**2
-        w = np.append(-self.alpha, -self.b)
-        u_squared, w_squared = np.einsum("ij,ij->i", u, u), 1 + float(w @ w)
-        product = square / 2 * (np.sqrt(u_squared * w_squared) + np.abs(u @ w)) * np.sqrt(spread * self.mean_square)
-        least = np.minimum(square * u_squared * self.mean_square, square * w_squared * spread)
-        return np.asarray(scale * np.minimum(product, least))
 
-    def _bordered(self, inverse: Matrix) -> Matrix:
-        """The inverse of the moments of [1, x] whose Schur complement has this one."""
-        of_mean = inverse @ self.mean
-        return np.block([[np.full((1, 1), 1 + self.mean @ of_mean), -of_mean[None, :]], [-of_mean[:, None], inverse]])
+def _bordered(inverse: Matrix, mean: Matrix) -> Matrix:
+    """The inverse of the moments of [1, x] whose Schur complement has this one."""
+    of_mean = inverse @ mean
+    return np.block([[np.full((1, 1), 1 + mean @ of_mean), -of_mean[None, :]], [-of_mean[:, None], inverse]])
 
 
 def noise_along(form: Matrix, alpha: float, square: float, released: ReleasedMoments) -> Matrix:
