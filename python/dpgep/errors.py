@@ -56,3 +56,8 @@ def warn(message: str | Warning, category: type[Warning] = UserWarning) -> None:
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)
+
+
+def warn_inaccurate(message: str, solution: Any = None) -> None:
+    """An `AccuracyWarning` about an answer, where there is one."""
+    warn(AccuracyWarning(message, solution))

@@ -30,7 +30,7 @@ from dpgep._checks import require_count, require_flag, require_one_of
 from dpgep._optional import data_frame
 from dpgep._show import aligned
 from dpgep._threads import lapack_on_one_thread
-from dpgep.errors import AccuracyWarning, warn
+from dpgep.errors import warn_inaccurate
 from dpgep.models.model import Matrix
 from dpgep.models.moments import MomentNoise, ReleasedMoments, effective_counts, goe, in_one_group, of_groups
 from dpgep.models.null import edge, spectrum_before_noise
@@ -389,11 +389,10 @@ def answer(
         clipped = release._groups_alone(labels, features, restored=False)[0]
     groups = Groups.of(noisy)
     if question.norm is not None and groups.drowned:
-        message = (
+        warn_inaccurate(
             f"noise hides directions in the covariances of groups {listed([labels[g] for g in groups.drowned])}: "
             "eigenvalues may be biased, intervals too short. Ask about fewer columns, or release with a larger epsilon"
         )
-        warn(message, AccuracyWarning)
     values, vectors = question.solved(groups)
     k = require_count("n_components", len(features) if n_components is None else n_components, largest=len(features))
     relative = vectors[:, :k].T

@@ -20,7 +20,7 @@ import numpy as np
 import scipy  # its special functions are loaded when they are used
 
 from dpgep._checks import require_one_of, require_share
-from dpgep.errors import AccuracyWarning, warn
+from dpgep.errors import warn_inaccurate
 from dpgep.methods.eigen import Eigensystem, before_noise, null_eigenvalue, solve_pair
 from dpgep.models.clipping import Clipping
 from dpgep.models.model import Matrix, MatrixPencil
@@ -140,11 +140,10 @@ def bootstrap_intervals(
     truth = noisy.plausible_truth(max(_WHOLE, k + _WHOLE // 2))
     scales = truth.pair().b
     if scales is not None and regularization > _DROWNED * float(np.trace(scales)) / len(scales):
-        message = (
+        warn_inaccurate(
             "noise drowns the variances of the columns: eigenvalues are drawn towards zero, and intervals may not hold "
             "that. Ask about fewer columns, or release with more people or a larger epsilon"
         )
-        warn(message, AccuracyWarning)
     world = _World(truth, bound if rows == "bounded" else None, regularization, solved(truth.pair(), 0.0), scales)
     # eigenvalues of a covariance are all its own; elsewhere those beyond the components stay as they were
     whole = model.traits.identity_b and not model.view_sizes
@@ -304,24 +303,21 @@ def warn_of_clipping(released: ReleasedMoments, names: Names, *, sizes: bool, he
     largest = np.argsort(-lost, kind="stable")[:2]
     columns = " and ".join(str(j) if names is None else repr(names[j][:20]) for j in largest.tolist() if lost[j] > 0)
     if not held and (lost.max() >= _SOME or clipping.without_tails > _UNLIKE):
-        message = (
+        warn_inaccurate(
             f"clipping has taken from {f'columns such as {columns}' if columns else 'rows'} what is not put back here: "
             "intervals may not hold that. Logarithms or ranks of long tails, or more budget help"
         )
-        warn(message, AccuracyWarning)
         return
     if sizes and clipping.unseen > _UNSEEN and clipping.longer > _LONGER:
-        message = (
+        warn_inaccurate(
             f"few long rows may hold {min(clipping.unseen, 1.0):.0%} more of the variances than was seen, perhaps of "
             f"{columns or 'any column'}: intervals hold that in part. Logarithms or ranks of long tails help"
         )
-        warn(message, AccuracyWarning)
     if (lost >= np.where(sizes & (clipping.most > _AGAIN * restored), _SOME, _MUCH)).any():
-        message = (
+        warn_inaccurate(
             f"clipping has taken about {lost.max():.0%} of the variance of columns such as {columns}: "
             "intervals hold what that does in part. Their logarithms or ranks, or more budget help"
         )
-        warn(message, AccuracyWarning)
 
 
 def _moved(noisy: MomentsPencil, clipping: Clipping, regularization: float, k: int) -> tuple[Matrix, Matrix, Matrix]:

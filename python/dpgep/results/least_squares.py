@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from dpgep._checks import require_non_negative, require_share
 from dpgep._optional import data_frame
 from dpgep._show import html_table, interval_picture, with_intervals
-from dpgep.errors import AccuracyWarning, warn
+from dpgep.errors import warn_inaccurate
 from dpgep.methods.release import columns_are
 from dpgep.models.clipping import clipping_reach
 from dpgep.models.model import Matrix
@@ -216,19 +216,17 @@ def regression(
     reach = _reach_of_clipping(fit, [*columns, target], basis, to_units)
     by_noise, by_people, noise_share = _errors(fit, to_units, None if rows == "gaussian" else release._row_bound)
     if noise_share > _DROWNED:
-        message = (
+        warn_inaccurate(
             f"noise drowns the covariance of the columns (noise share {noise_share:.2f}): coefficients are drawn "
             "towards zero. Regress on fewer columns, or release with more people or a larger epsilon"
         )
-        warn(message, AccuracyWarning)
     variances = np.diagonal(fit.released.second)[columns] - total_mean(fit.released)[columns] ** 2
     collinear = np.array(columns)[forms(basis, fit.inverse) * variances > _COLLINEAR]
     if len(collinear):
-        message = (
+        warn_inaccurate(
             f"{columns_are(collinear, names)} nearly collinear: errors of their coefficients are large, and cancel in "
             "predictions. Leave one out, or give a ridge"
         )
-        warn(message, AccuracyWarning)
     release._judged(np.array([*columns, target]))
     scale = float(location_and_scale(preprocessing, len(released.second))[1][target])
     absent = absent_values(preprocessing, len(released.second))

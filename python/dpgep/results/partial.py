@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dpgep._checks import require_count, require_non_negative
 from dpgep._optional import data_frame, import_extra
-from dpgep.errors import AccuracyWarning, warn
+from dpgep.errors import warn_inaccurate
 from dpgep.models.clipping import clipping_reach
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, correlation_form_variance, standardization_of, total_mean
@@ -58,11 +58,10 @@ def partial_correlation(
     covariance = released.second - np.outer(mean, mean) + noise.sums**2 * np.eye(d)
     g, xi = inverse_of_noisy(covariance, mean, released, features, release.model.feature_names)
     if np.trace(g @ xi @ g) > _DROWNED / (1 - _DROWNED) * np.trace(g):
-        message = (
+        warn_inaccurate(
             "noise drowns the covariance of the columns: partial correlations are drawn towards zero. Ask about fewer "
             "columns, or release with more people or a larger epsilon"
         )
-        warn(message, AccuracyWarning)
     values, u = _partial(g), g / np.sqrt(np.diagonal(g))
     w, a = u.T @ u, mean @ u
     own, along = np.diagonal(w), a + values * a[:, None]

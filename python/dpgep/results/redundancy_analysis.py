@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep._checks import require_count, require_flag
-from dpgep.errors import AccuracyWarning, warn
+from dpgep.errors import warn_inaccurate
 from dpgep.models.clipping import clipping_reach
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, standardization_of, total_mean
@@ -138,10 +138,7 @@ def _explained(
     share, slopes, left, over = shares(g, covariance)
     drowned = standardization_of(released).drowned[:p]
     if np.trace(g @ xi @ g) > np.trace(g) or (drowned.any() if weights is None else drowned.all()):
-        warn(
-            "noise hides the columns of x, or of y: what is explained, and intervals of it, may not hold",
-            AccuracyWarning,
-        )
+        warn_inaccurate("noise hides the columns of x, or of y: what is explained, and intervals of it, may not hold")
         return share, 0.0, 1.0
     residuals = np.vstack([np.eye(p), -slopes])
     moved = -(residuals * over) @ residuals.T

@@ -14,7 +14,7 @@ from dpgep._optional import data_frame
 from dpgep._show import html_table, interval_picture
 from dpgep._threads import lapack_on_one_thread
 from dpgep.data.inputs import column_names
-from dpgep.errors import AccuracyWarning, warn
+from dpgep.errors import warn_inaccurate
 from dpgep.methods.auto import may_favour_clipping
 from dpgep.methods.base import Diagnostics, MethodResult
 from dpgep.methods.eigen import Accuracy, judged_components
@@ -396,14 +396,14 @@ def _edge_in_units(accuracy: Accuracy, mapped: Preprocessing) -> Matrix | None:
 def warn_of_accuracy(result: MethodResult, solution: Solution) -> None:
     """The method's warnings, now that there is a solution to attach."""
     for message in result.accuracy_warnings:
-        warn(AccuracyWarning(message, solution))
+        warn_inaccurate(message, solution)
     warn_of_scales(solution.preprocessing, solution.feature_names, solution)
     if (length := _length_of_far_mean(solution)) is not None:
-        message = (
+        warn_inaccurate(
             f"rows longer than the bound {solution.privacy.bound:.3g}, if any, are clipped about zero, far from their "
-            f'mean of length {length:.3g}: that turns directions. Give Preprocessing(bound, location), or bound="auto"'
+            f'mean of length {length:.3g}: that turns directions. Give Preprocessing(bound, location), or bound="auto"',
+            solution,
         )
-        warn(AccuracyWarning(message, solution))
 
 
 def _length_of_far_mean(solution: Solution) -> float | None:
@@ -433,4 +433,4 @@ def warn_of_scales(preprocessing: Preprocessing | None, names: Names, answer: An
     if preprocessing is not None and preprocessing.unsure:
         columns = columns_are(np.array(preprocessing.unsure), names)
         message = f"the budget did not show how wide {columns}: errors and intervals do not count that"
-        warn(AccuracyWarning(f"{message}; give ranges, or a larger share", answer))
+        warn_inaccurate(f"{message}; give ranges, or a larger share", answer)

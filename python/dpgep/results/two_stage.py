@@ -20,7 +20,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from dpgep.errors import AccuracyWarning, warn
+from dpgep.errors import warn_inaccurate
 from dpgep.models.clipping import clipping_reach
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, total_mean
@@ -102,11 +102,10 @@ def instrumental(
     fit, reach = _fitted(noisy, k, p, features, names, to_units)
     f = _first_stage_f(fit, noisy.n)
     if f < _STRONG:
-        message = (
+        warn_inaccurate(
             f"the instruments are weak: first-stage F {f:.3g} < {_STRONG:g}, noise counted. Intervals are too short: "
             "take stronger instruments, or release with more people or a larger epsilon"
         )
-        warn(message, AccuracyWarning)
     theta, variance = to_units @ fit.theta, float(fit.covariance[-1, -1])
     mean_square = max(float(fit.residual @ fit.covariance @ fit.residual), 0.0)
     freedom, scale = max(noisy.n - p - 1, 1.0), 1.0 if mapped is None or mapped.scale is None else mapped.scale[-1]
