@@ -225,9 +225,26 @@ def crosstab(release: ReleasedColumns, a: str, b: str | None = None, *, level: f
     if a == b:
         raise ValueError(f"columns a and b are both {a!r}: use crosstab({a!r}) for its counts")
     found, noisy = categories_of(release, [a] if b is None else [a, b], "counts of categories")
-    shares, variances, below, above = _cells(found, noisy)
+    first, noise, reaches = found[0], noisy.noise, [reach_of_shares(each, noisy) for each in found]
+    # how far below and above clipping moved shares: of covariances, and of rows and columns, the latter with one sign
+    if b is None:
+        shares, variances = first.shares, noise.sums**2 * first.squares + (noise.counts * first.offsets) ** 2
+        below, above = ((0 * reach, reach) for reach in reaches[0])
+    else:
+        second = found[1]
+        dependence, *of_dependence = joint(first, second, noisy)
+        shares = np.outer(first.shares, second.shares) + dependence
+        squares, others = first.squares, second.squares
+        variances = noise.second**2 / 2 * np.outer(squares, others)
+        variances += noise.sums**2 * (np.outer(squares, second.offsets**2) + np.outer(first.offsets**2, others))
+        variances += noise.counts**2 * np.outer(first.offsets, second.offsets) ** 2
+        of_shares = (
+            np.outer(of_first, second.divisors) + np.outer(first.divisors, of_second)
+            for of_first, of_second in zip(*reaches, strict=True)
+        )
+        below, above = zip(of_dependence, of_shares, strict=True)
     people = np.clip(shares, 0.0, 1.0) * np.clip(1 - shares, 0.0, 1.0) / noisy.n
-    people = np.maximum(people, 1 / noisy.n**2) if noisy.noise.second else people
+    people = np.maximum(people, 1 / noisy.n**2) if noise.second else people
     half = NormalDist().inv_cdf((1 + level) / 2) * np.sqrt(variances + people)
     return CrossTable(
         rows=a,
@@ -243,32 +260,6 @@ def crosstab(release: ReleasedColumns, a: str, b: str | None = None, *, level: f
         **(dict.fromkeys(_OF_TEST) if b is None else _dependence(found[0], found[1], noisy)),
         **release._known(noisy.n),
     )
-
-
-def _cells(found: list[Variables], noisy: ReleasedMoments) -> tuple[Matrix, Matrix, Matrix, Matrix]:
-    """Shares of people in each cell, variances of the noise in them, and how far below and above clipping moved them.
-
-    The last are two each, of covariances and of shares of rows and columns, the latter with one sign.
-    """
-    noise, first = noisy.noise, found[0]
-    reaches = [reach_of_shares(each, noisy) for each in found]
-    if len(found) == 1:
-        variances = noise.sums**2 * first.squares + (noise.counts * first.offsets) ** 2
-        below, above = (np.stack([0 * reach, reach]) for reach in reaches[0])
-        return first.shares, variances, below, above
-    second = found[1]
-    dependence, below, above = joint(first, second, noisy)
-    shares = np.outer(first.shares, second.shares) + dependence
-    squares, others = first.squares, second.squares
-    variances = noise.second**2 / 2 * np.outer(squares, others)
-    variances += noise.sums**2 * (np.outer(squares, second.offsets**2) + np.outer(first.offsets**2, others))
-    variances += noise.counts**2 * np.outer(first.offsets, second.offsets) ** 2
-    of_shares = (
-        np.outer(of_first, second.divisors) + np.outer(first.divisors, of_second)
-        for of_first, of_second in zip(*reaches, strict=True)
-    )
-    below, above = (np.stack(each) for each in zip((below, above), of_shares, strict=True))
-    return shares, variances, below, above
 
 
 def joint(first: Variables, second: Variables, noisy: ReleasedMoments) -> tuple[Matrix, Matrix, Matrix]:

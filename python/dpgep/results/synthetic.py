@@ -174,13 +174,12 @@ def nearest_correlation(matrix: Matrix) -> Matrix:
 
 
 def _positive_part(matrix: Matrix) -> Matrix:
-    values, vectors = scipy.linalg.eigh(matrix, check_finite=False)
-    root = vectors * np.sqrt(np.maximum(values, 0.0))
-    return np.asarray(root @ root.T)  # symmetric to the last bit
+    root = _root(matrix)
+    return np.asarray(root.T @ root)  # symmetric to the last bit
 
 
 def _root(covariance: Matrix) -> Matrix:
-    """R with R^T R = covariance."""
+    """R with R^T R the positive part of a covariance."""
     values, vectors = scipy.linalg.eigh(covariance, check_finite=False)
     return np.asarray(np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T)
 
