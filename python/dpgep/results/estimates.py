@@ -98,13 +98,9 @@ class MatrixEstimate(Answer):
             return html_table(about)
         above = [(i, j) for j in range(len(labels)) for i in range(j)]
         above.sort(key=lambda pair: -abs(self.values[pair]))
-        rows = [
-            (
-                f"{labels[i]}, {labels[j]}",
-                *with_intervals([self.values[i, j]], [self.low[i, j]], [self.high[i, j]], ".3g"),
-            )
-            for i, j in above[:_SHOWN]
-        ]
+        largest = [f"{labels[i]}, {labels[j]}" for i, j in above[:_SHOWN]]
+        values, low, high = ([each[pair] for pair in above[:_SHOWN]] for each in (self.values, self.low, self.high))
+        rows = list(zip(largest, with_intervals(values, low, high, ".3g"), strict=True))
         return html_table(about) + heat_map(self.values, labels) + html_table(rows, ("largest", f"at {self.level:.0%}"))
 
 
@@ -152,14 +148,12 @@ class Description(Answer):
         return data_frame(values, list(self.names))
 
     def __repr__(self) -> str:
-        title = (
-            f"{len(self.names)} columns, {self.n_people:.0f} people; intervals at {self.level:.0%}, noise and sampling"
-        )
+        about = f"{len(self.names)} columns, {self.n_people:.0f} people"
         lines = of_unseen(self.unseen, "  tails     ", "means and deviations")
         if not np.isfinite(self.quartiles).any():
-            lines.append(
-                "  quartiles unknown: no histograms of them were bought, as AutoPreprocessing(quartiles=0.1) does"
-            )
+            unknown = "no histograms of them were bought, as AutoPreprocessing(quartiles=0.1) does"
+            lines.append(f"  quartiles unknown: {unknown}")
+        title = f"{about}; intervals at {self.level:.0%}, noise and sampling"
         return self._printed(title, *lines, table=[("", *self._heading), *self._rows])
 
     @property
@@ -174,10 +168,7 @@ class Description(Answer):
         deviations = [text + " days" * (place in self.dates) for place, text in enumerate(deviations)]
         ends = self.quartiles.T, self.quartile_low.T, self.quartile_high.T
         quartiles = [
-            [
-                text if np.isfinite(value) else ""
-                for text, value in zip(with_intervals(*each, ".4g", self.dates), each[0], strict=True)
-            ]
+            np.where(np.isfinite(each[0]), with_intervals(*each, ".4g", self.dates), "").tolist()
             for each in zip(*ends, strict=True)
         ]
         return list(zip(self.names, means, deviations, *quartiles[: len(self._heading) - 2], strict=True))

@@ -87,15 +87,11 @@ class GroupMeans(Answer):
 
         With noise F is not the ratio of mean squares: each contrast counts by the noise in it (docs/questions.md).
         """
-        degrees, nothing = np.tile(self.degrees, len(self.names)), np.full(len(self.names), np.nan)
-        squares = self.sum_squares.ravel()
-        values = {
-            "sum of squares": squares,
-            "degrees of freedom": degrees,
-            "mean square": squares / np.where(degrees > 0, degrees, np.nan),
-        }
-        tests = {"F": self.f, "p": self.p_values}
-        values.update({key: np.column_stack([test, nothing]).ravel() for key, test in tests.items()})
+        degrees, squares = np.tile(self.degrees, len(self.names)), self.sum_squares.ravel()
+        values = {"sum of squares": squares, "degrees of freedom": degrees}
+        values["mean square"] = squares / np.where(degrees > 0, degrees, np.nan)
+        for key, test in {"F": self.f, "p": self.p_values}.items():
+            values[key] = np.column_stack([test, np.full(len(test), np.nan)]).ravel()
         index = [np.repeat(self.names, 2), ["between", "within"] * len(self.names)]
         return data_frame(values, index, name=["column", "source"])
 
