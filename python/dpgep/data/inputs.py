@@ -20,7 +20,7 @@ from dpgep.data.rows import NO_GROUP
 from dpgep.errors import PrivacyWarning, warn
 from dpgep.models.preprocessing import AutoPreprocessing, Preprocessing
 from dpgep.models.row_model import RowModel, input_names, names_of_views
-from dpgep.sources import BOOLEANS, Scan, Selection, as_selection, as_vector_of_values, declared_values, is_source
+from dpgep.sources import BOOLEANS, Selection, as_selection, as_vector_of_values, declared_values, is_source
 from dpgep.sources.batches import Columns, objects
 from dpgep.sources.encoding import (
     Categories,
@@ -58,7 +58,10 @@ def opened(values: Any, name: str, adjacency: Any, fewest: int | None = None) ->
     fewest = fewest_rows(adjacency) if fewest is None else fewest
     if not hasattr(values, "__array__") and is_source(values):  # tables are arrays, too, unless they are scanned
         selection = as_selection(values)
-        require_number_protected(selection.scan, adjacency)
+        if selection.scan.filtered and adjacency != "add-remove":
+            found = "how many rows pass a filter depends on people's values"
+            advice = 'use adjacency="add-remove", or, if the choice is public, read from a source of these rows alone'
+            raise ValueError(f"{found}, and replace-one adjacency publishes that number: {advice}")
         known = selection.scan.n_rows
         if known is not None and known < fewest:
             raise ValueError(f"{name} must have at least {fewest} rows, but its source has fewer")
@@ -66,23 +69,13 @@ def opened(values: Any, name: str, adjacency: Any, fewest: int | None = None) ->
             raise ValueError("rows must be a matrix: select columns by a list of names, as in source[[...]]")
         return View(selection, selection.n_columns, selection.names)
     if not isinstance(values, np.ndarray) and is_dask_collection(values):
-        matrix, width, rows = *_spread_matrix(values, name), known_rows(values)
+        matrix, width, rows = values, _spread_width(values, name), known_rows(values)
     else:
         matrix = as_matrix(values, name)
         rows, width = map(int, matrix.shape)
     if rows is not None and rows < fewest:
         raise ValueError(f"{name} must have at least {fewest} rows, got shape {matrix.shape}")
     return View(matrix, width, column_names(values))
-
-
-def require_number_protected(people: Scan, adjacency: Any) -> None:
-    """Raise ValueError for rows chosen by a filter under an adjacency that publishes how many there are."""
-    if people.filtered and adjacency != "add-remove":
-        found = (
-            "how many rows pass a filter depends on people's values, and replace-one adjacency publishes that number"
-        )
-        advice = 'use adjacency="add-remove", or, if the choice is public, read from a source of these rows alone'
-        raise ValueError(f"{found}: {advice}")
 
 
 def column_names(values: Any) -> Names:
@@ -117,14 +110,14 @@ def without_rows(frame: Any) -> Source:
     return Frame(frame._meta).encode(Encoding(frame_categories(frame)))
 
 
-def _spread_matrix(values: Any, name: str) -> tuple[Any, int]:
-    """A Dask array or DataFrame in the place of X, checked as far as it can be without computing; its width."""
+def _spread_width(values: Any, name: str) -> int:
+    """The width of a Dask array or DataFrame in the place of X, checked as far as it can be without computing."""
     if getattr(values, "ndim", None) is None:
         raise TypeError(f"{name} must be a Dask array or DataFrame, got {type(values).__name__}: convert it first")
     if is_dask_frame(values):
-        return values, without_rows(values).width(None) or 0  # refuses text
+        return without_rows(values).width(None) or 0  # refuses text
     check_matrix(values, name)
-    return values, int(values.shape[1])
+    return int(values.shape[1])
 
 
 def known_rows(values: Any) -> int | None:

@@ -23,15 +23,10 @@ from dpgep.sources.tables import ArrowTable, is_numeric, pyarrow
 # Text, or a pyarrow.compute.Expression.
 Condition: TypeAlias = Any
 
-# each with what it is when its operands change places
-_COMPARISONS: dict[type[ast.cmpop], tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]] = {
-    ast.Eq: (operator.eq, operator.eq),
-    ast.NotEq: (operator.ne, operator.ne),
-    ast.Lt: (operator.lt, operator.gt),
-    ast.LtE: (operator.le, operator.ge),
-    ast.Gt: (operator.gt, operator.lt),
-    ast.GtE: (operator.ge, operator.le),
-}
+_COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq, ast.NotEq: operator.ne,
+    ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
+}  # fmt: skip
 _LONGEST = 10_000
 _ALLOWED = (
     "names of columns, numbers, text, True, False, comparisons, in [...], is None, and, or, not, as in "
@@ -212,7 +207,7 @@ class _Parser:
                 raise ValueError("in a filter, 'in' asks for a list of values: column in ['a', 'b']")
             found = reduce(operator.or_, [operator.eq(*self._beside(column, node)) for node in right.elts])
             return found if isinstance(how, ast.In) else ~found
-        compare, mirrored = _COMPARISONS[type(how)]
+        compare = _COMPARISONS[type(how)]
         if column is not None and other is not None:
             self._require_declared(column, other)
             return compare(*_alike(column, other))
@@ -221,7 +216,7 @@ class _Parser:
             raise ValueError(f"a comparison in a filter needs a column: {ast.unparse(left)} and {ast.unparse(right)}")
         if not isinstance(how, (ast.Eq, ast.NotEq)):
             self._require_declared(known)
-        return compare(*self._beside(known, right)) if other is None else mirrored(*self._beside(known, left))
+        return compare(*self._beside(known, right)) if other is None else compare(*self._beside(known, left)[::-1])
 
     def _beside(self, column: _Column, node: ast.expr) -> tuple[Any, Any]:
         """A column and the constant it is compared with, of one type: pyarrow's own casts fail at some values."""
