@@ -11,20 +11,9 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
-from dpgep.models import null
+from dpgep.models import moments, null
 from dpgep.models.model import Matrix, MatrixPencil, Model, NoisyPencil
-from dpgep.models.moments import (
-    NO_NOISE,
-    MomentNoise,
-    ReleasedGroups,
-    ReleasedMoments,
-    effective_counts,
-    goe_of,
-    group_factors,
-    mean_factor,
-    normals,
-    total_mean,
-)
+from dpgep.models.moments import MomentNoise, ReleasedGroups, ReleasedMoments
 
 # Directions of a kind that a larger problem is not thinned out below: a few that stand out are all different.
 _FEWEST = 24
@@ -48,35 +37,35 @@ class PlausibleMoments:
     def of(
         cls,
         pencil: NoisyPencil,
-        moments: ReleasedMoments,
+        before: ReleasedMoments,
         numbers: Matrix,
         basis: Matrix | None = None,
         model: Model | None = None,
     ) -> PlausibleMoments:
         """What the moments of a released pencil may have been; ``model``: its model of as many features."""
         model = pencil.model.restricted(np.arange(len(numbers))) if model is None else model
-        return cls(replace(pencil, model=model, released=moments), pencil.released.noise, numbers, basis)
+        return cls(replace(pencil, model=model, released=before), pencil.released.noise, numbers, basis)
 
-    def of_people(self, moments: ReleasedMoments) -> PlausibleMoments:
+    def of_people(self, before: ReleasedMoments) -> PlausibleMoments:
         """The same of other moments before the noise."""
-        return replace(self, before=replace(self.before, released=moments))
+        return replace(self, before=replace(self.before, released=before))
 
     def pair(self) -> MatrixPencil:
-        moments = self.before.released
-        pair: MatrixPencil = replace(self.before, released=replace(moments, second=moments.second.copy())).pair()
+        before = self.before.released
+        pair: MatrixPencil = replace(self.before, released=replace(before, second=before.second.copy())).pair()
         return pair
 
     def noisy_pair(self, generator: np.random.Generator, n_draws: int | None = None) -> MatrixPencil:
-        moments, noise = self.before.released, self.noise
+        before, noise = self.before.released, self.noise
         roots, mean_root = np.sqrt(self.numbers), math.sqrt(float(self.numbers.mean()))
-        shapes = moments.sums.shape, moments.counts.shape, moments.second.shape
-        of_sums, of_counts, of_second = normals(generator, n_draws, *shapes)
+        shapes = before.sums.shape, before.counts.shape, before.second.shape
+        of_sums, of_counts, of_second = moments.normals(generator, n_draws, *shapes)
         noisy = ReleasedMoments(
-            sums=moments.sums + noise.sums * roots[:, None] * of_sums,
-            counts=moments.counts + noise.counts * of_counts,
-            n=moments.n,
+            sums=before.sums + noise.sums * roots[:, None] * of_sums,
+            counts=before.counts + noise.counts * of_counts,
+            n=before.n,
             noise=noise.scaled(mean_root, mean_root, 1.0),
-            second=moments.second + goe_of(of_second, noise.second) * np.maximum.outer(roots, roots),
+            second=before.second + moments.goe_of(of_second, noise.second) * np.maximum.outer(roots, roots),
         )
         pair: MatrixPencil = replace(self.before, released=noisy).pair()
         return pair
@@ -96,14 +85,14 @@ def truth_of_rows(pencil: NoisyPencil, covariance: Matrix, most_features: int) -
     else:
         numbers = np.ones(len(values))
     between = (rows / released.counts if a is not None and a.within else rows) @ rows.T
-    moments = replace(released, sums=rows, noise=NO_NOISE, second=np.diag(values) + between)
-    return PlausibleMoments.of(pencil, moments, numbers, vectors)
+    before = replace(released, sums=rows, noise=moments.NO_NOISE, second=np.diag(values) + between)
+    return PlausibleMoments.of(pencil, before, numbers, vectors)
 
 
 def truth_of_columns(pencil: NoisyPencil) -> PlausibleMoments:
     """Of standardized columns, or of columns in units of their own, as they were released: noise is isotropic there."""
     model, released = pencil.model, pencil.released
-    mean, deviation = mean_factor(released), released.noise.second
+    mean, deviation = moments.mean_factor(released), released.noise.second
     covariance = released.second - mean.T @ mean
     several, between = bool(model.view_sizes), _signal_between(covariance, model.views, deviation)
     for (i, x), (j, y) in permutations(enumerate(model.views), 2):
@@ -111,14 +100,14 @@ def truth_of_columns(pencil: NoisyPencil) -> PlausibleMoments:
     values, vectors = np.linalg.eigh(covariance)
     values = np.maximum(values, 0.0) if several else null.spectrum_before_noise(values[::-1], deviation)[::-1]
     second = (vectors * values) @ vectors.T + mean.T @ mean
-    moments = replace(released, second=second, noise=NO_NOISE)
-    return PlausibleMoments.of(pencil, moments, np.ones(len(values)), None if several else np.eye(len(values)), model)
+    before = replace(released, second=second, noise=moments.NO_NOISE)
+    return PlausibleMoments.of(pencil, before, np.ones(len(values)), None if several else np.eye(len(values)), model)
 
 
 def truth_of_views(pencil: NoisyPencil, most_features: int) -> PlausibleMoments:
     """Of several views, whose covariances carry noise."""
     model, released, deviation = pencil.model, pencil.released, pencil.released.noise.second
-    mean = total_mean(released) if released.sums.size else np.zeros(model.n_features)
+    mean = moments.total_mean(released) if released.sums.size else np.zeros(model.n_features)
     covariance = released.second - np.outer(mean, mean)
     share = min(most_features / model.n_features, 1.0)
     views, sizes = model.views, model.view_sizes
@@ -142,9 +131,9 @@ def truth_of_views(pencil: NoisyPencil, most_features: int) -> PlausibleMoments:
     whole = (vectors * np.maximum(values, deviation)) @ vectors.T
     mean = np.concatenate(means)
     sums = mean[:, None] if released.sums.size else np.empty((len(mean), 0))
-    moments = ReleasedMoments(sums, released.counts, released.n, NO_NOISE, whole + np.outer(mean, mean))
+    before = ReleasedMoments(sums, released.counts, released.n, moments.NO_NOISE, whole + np.outer(mean, mean))
     kept = np.concatenate([view.start + np.arange(len(number)) for view, number in zip(views, numbers, strict=True)])
-    return PlausibleMoments.of(pencil, moments, np.concatenate(numbers), model=model.restricted(kept))
+    return PlausibleMoments.of(pencil, before, np.concatenate(numbers), model=model.restricted(kept))
 
 
 def _signal_between(covariance: Matrix, views: Sequence[slice], deviation: float) -> list[list[Any]]:
@@ -192,7 +181,7 @@ def truth_of_groups(pencil: NoisyPencil, most_features: int) -> PlausibleMoments
     out, W is known to the deviation of one entry, however many features there are.
     """
     released = pencil.released
-    factors, weights = group_factors(released)
+    factors, weights = moments.group_factors(released)
     scatter = released.second - (factors.T * weights) @ factors
     values, vectors = scipy.linalg.eigh(scatter, overwrite_a=True, check_finite=False)
     noise, counts, total = released.noise, 1 / weights, released.sums.sum(axis=1)
@@ -223,8 +212,8 @@ def truth_of_groups(pencil: NoisyPencil, most_features: int) -> PlausibleMoments
         rest = np.vstack([np.linalg.norm(beside) * shares, np.zeros((n_left - 1, len(shares)))])
         parts.append(null.merged_directions(flat, rest, most_features))
     values, sums, numbers = (np.concatenate(part) for part in zip(*parts, strict=True))
-    moments = ReleasedMoments(sums, counts, released.n, NO_NOISE, np.diag(values) + (sums / counts) @ sums.T)
-    return PlausibleMoments.of(pencil, moments, numbers)
+    before = ReleasedMoments(sums, counts, released.n, moments.NO_NOISE, np.diag(values) + (sums / counts) @ sums.T)
+    return PlausibleMoments.of(pencil, before, numbers)
 
 
 def _rows(contrasts: null.LowRank) -> Matrix:
@@ -254,10 +243,10 @@ class SampledPeople:
     @classmethod
     def of(cls, model: Model, released: ReleasedMoments, level: float) -> SampledPeople:
         """``level``: the mean of the eigenvalues that were released."""
-        mean, means = mean_factor(released), model.traits.of_means
+        mean, means = moments.mean_factor(released), model.traits.of_means
         within = released.second - mean.T @ mean
         if means:
-            factors, weights = group_factors(released)
+            factors, weights = moments.group_factors(released)
             within = released.second - (factors.T * weights) @ factors
         elif model.view_sizes:
             within = scipy.linalg.block_diag(*(within[view, view] for view in model.views))
@@ -270,7 +259,7 @@ class SampledPeople:
         """Sums of groups of people whose means are the same in the population."""
         if not self.model.traits.of_means:
             return groups
-        deviations = np.sqrt(effective_counts(groups) / groups.n)[..., None, :]
+        deviations = np.sqrt(moments.effective_counts(groups) / groups.n)[..., None, :]
         return replace(
             groups, sums=groups.sums + deviations * (self.root @ generator.standard_normal(groups.sums.shape))
         )
