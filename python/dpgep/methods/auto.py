@@ -24,25 +24,21 @@ from dpgep.models.moments import ReleasedGroups, ReleasedMoments, pooled_by_prec
 from dpgep.privacy.clipped_products import AffordsClippedProducts, Asked, NoisyMean, ProductNorms
 from dpgep.privacy.curator import Curator, Release, row_bound
 
-# What the ledger calls the probe.
-PROBE = "probe"
-# Share of mu^2 of the probe.
-_PROBE_SHARE = 1 / 16
+PROBE = "probe"  # what the ledger calls the probe
+_PROBE_SHARE = 1 / 16  # share of mu^2 of the probe
 # That of the histogram is so large that S, in squared bounds, has noise of this deviation; within limits.
 _LOOK_DEVIATION, _LEAST_LOOK, _LARGEST_LOOK = 0.003, 0.005, 0.04
 # That deviation times n mu, for all of mu^2: sqrt(2), the noise of each share, times the root of the sum of squared
 # norms, squared. And how large it may be at most.
 _NOISE_OF_LOOKS, _MOST_NOISE_OF_LOOKS = 1.3 * math.sqrt(2), 0.03
 _QUANTILE = 0.5
-# In the place of 4 above: what the probe costs clipped products as well.
-_FAVOURED = 5.0
+_FAVOURED = 5.0  # in the place of 4 above: what the probe costs clipped products as well
 # Clipped products must promise this part of a release's error at most: rows that are not elliptical add a bias, which
 # nothing shows before.
 _WORTH = 0.4
 # More components than this part of d are not for clipped products: so much variance do they have at least.
 _MOST_COMPONENTS = 1 / 8
-# What a probe and a release after it hold at once, in units of what a release alone does.
-_MATRICES = 2
+_MATRICES = 2  # what a probe and a release after it hold at once, in units of what a release alone does
 # The edge of a release's noise, 2 b^2 sqrt(d)/(n mu), in units of b^2/d, up to which there is nothing to choose: what
 # stands out by one such unit is then found with a squared sine of (0.1/2)^2. And that of a probe, in units of b^2, from
 # which on it shows nothing.

@@ -23,8 +23,7 @@ from dpgep.models.row_model import RowModel, view_labels
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.products import direction_bytes
 
-# Fewer are said to be few.
-_PEOPLE_PER_FEATURE = 10
+_PEOPLE_PER_FEATURE = 10  # fewer are said to be few
 # Bytes that a release may take beside the data: a public constant, which the machine does not change.
 MEMORY_LIMIT = 4 << 30
 # From this many features on, and this many for each component, products with rows in memory find the leading components

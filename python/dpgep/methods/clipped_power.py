@@ -33,15 +33,13 @@ from dpgep.serialization import stored_as
 
 # Shares of mu^2: of the mean, of looks at the norms of products, of the eigenvalues.
 _MEAN_SHARE, _LOOKS_SHARE, _VALUES_SHARE = 0.05, 0.02, 0.05
-# Parts of the budget, and weights of answers, grow like this power of the step's number.
-_GROWTH = 2
+_GROWTH = 2  # parts of the budget, and weights of answers, grow like this power of the step's number
 # No answer of a dozen steps takes less than this share of mu^2.
 LEAST_SHARE = (1 - _MEAN_SHARE - _LOOKS_SHARE - _VALUES_SHARE) / sum(t**_GROWTH for t in range(1, 13))
 # Noise of eigenvalues, as a part of the variance, up to which rows are clipped less after a warm start; what is seen of
 # the squares of entries between V and the rest, in deviations; rows shorter than this are in the span of V.
 _NOISE_OF_VALUES, _SEEN, _NOTHING = 0.005, 4.5, 1e-6
-# What clipping to the median of the components leaves of other variances, about.
-_KEPT_OF_OTHERS = 0.6
+_KEPT_OF_OTHERS = 0.6  # what clipping to the median of the components leaves of other variances, about
 # Products of this many thresholds are clipped for the eigenvalues: 3 deviations of normal ones from a median.
 _VALUES_THRESHOLDS = 4.5
 

@@ -25,10 +25,8 @@ _LOOKS_SHARE, _RITZ_SHARE = 0.06, 0.2
 _POWER_STEPS = 3
 # Few coordinates are clipped to this many times the length that normal ones of mean variance have.
 _RITZ_THRESHOLD = 1.5
-# This many last steps tell how far the vectors still move.
-_RECENT = 3
-# 1 - r^2 counts as at least this.
-_LEAST_RESIDUAL = 1e-4
+_RECENT = 3  # this many last steps tell how far the vectors still move
+_LEAST_RESIDUAL = 1e-4  # 1 - r^2 counts as at least this
 
 
 class ResidualAscent:

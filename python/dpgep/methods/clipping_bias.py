@@ -26,10 +26,8 @@ from dpgep.models.row_model import MomentsPencil
 _GROWN, _MOST, _INDEPENDENT, _ROWS, _MOVED = (1.6, 2.5), 50.0, 0.85, 8, 0.75
 # Clipped rows that lost more than the mean square each show tails: by what power of that, and at most, more was lost.
 _LONGER, _LONGEST = 0.25, 8.0
-# Deviations by which what a column has lost may differ from what is missing of its bought variance.
-_NEAR = 0.5
-# Draws, the same in every run.
-_SEED, _DRAWS = 0x62696173, 16
+_NEAR = 0.5  # deviations by which what a column has lost may differ from what is missing of its bought variance
+_SEED, _DRAWS = 0x62696173, 16  # draws, the same in every run
 
 
 def lost_variances(left: Matrix, noise: Matrix, preprocessing: Preprocessing, n: float) -> Matrix:

@@ -28,16 +28,12 @@ from dpgep.models.moments import ReleasedGroups
 from dpgep.models.null import leading_of_noise
 from dpgep.privacy.products import NoisyProducts
 
-# Up to this size the checks of SciPy take longer than LAPACK, and a copy costs nothing.
-_SMALL = 48
+_SMALL = 48  # up to this size the checks of SciPy take longer than LAPACK, and a copy costs nothing
 # From here on most vectors are left out, where only the leading are asked for: all of them take most of the time.
 _MANY = 1000
-# From here on it counts that an A of low rank has few eigenvectors to look for.
-_LOW_RANK = 500
-# Probability that noise alone passes for a component.
-FALSE_ALARM = 5e-3
-# Normal deviations at FALSE_ALARM.
-RANK = 2.58
+_LOW_RANK = 500  # from here on it counts that an A of low rank has few eigenvectors to look for
+FALSE_ALARM = 5e-3  # probability that noise alone passes for a component
+RANK = 2.58  # normal deviations at FALSE_ALARM
 # This many leading solutions take part in the bootstrap; how the others mix with them is of first order.
 _CORNER = 96
 _STEPS = 24
@@ -51,8 +47,7 @@ _FEWEST_EDGES, _EDGES_TIMES_CUBE = 4, 32 * 63**3
 _TRUTHS_SEED, _EDGES_SEED = 0x6572726F72, 0x6E6F697365
 # Mean and deviation of |N|, the chi law with one degree of freedom.
 _CHI_MEAN, _CHI_DEVIATION = math.sqrt(2 / math.pi), math.sqrt(1 - 2 / math.pi)
-# Beyond this many dimensions the leading eigenvalue alone is found by products.
-_DENSE = 128
+_DENSE = 128  # beyond this many dimensions the leading eigenvalue alone is found by products
 
 
 @dataclass(frozen=True, eq=False)

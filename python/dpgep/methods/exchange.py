@@ -22,8 +22,7 @@ from dpgep.privacy.products import NoisyProducts
 
 Support: TypeAlias = NDArray[np.intp]
 
-# A coordinate that joins alone takes the place of each of this many smallest ones in turn.
-DROPPED = 3
+DROPPED = 3  # a coordinate that joins alone takes the place of each of this many smallest ones in turn
 # Largest support that is exchanged by products: each of its features is a product, and each exchange an eigenproblem of
 # twice its size.
 LARGEST_SUPPORT = 250

@@ -168,8 +168,7 @@ TOLERANCE = 1e-6
 _TOLERANCE_CUT = 3e-3
 # A unit row has nothing new to ask where less than this is left of it beyond the directions asked.
 _LEAST_REMAINDER = 1e-8
-# Rows to an array, of the directions kept: products with many rows at a time are faster.
-_CHUNK = 16
+_CHUNK = 16  # rows to an array, of the directions kept: products with many rows at a time are faster
 # B = I, in noise. Rows that the search begins with, and residuals in which one more component is searched for. A pass
 # for a few rows takes little longer than for one; as noise tells eigenvalues apart, they find any number of components.
 FEW_ROWS = 4

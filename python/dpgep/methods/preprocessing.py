@@ -32,8 +32,7 @@ _MEAN_SHARE = 0.05
 _WORTH = {"columns": 1.0, "units": 10.0, "full": 50.0}
 # For the covariance by which rows are made uncorrelated, and how much of its noise level stays in its eigenvalues.
 _COVARIANCE_SHARE, _NOISE_KEPT = 0.25, 0.5
-# What all stages together may take.
-_MOST_PREPARING = 0.9
+_MOST_PREPARING = 0.9  # what all stages together may take
 # Of the share of the columns: for octaves, and of the rest for each closer look.
 _OCTAVES_SHARE, _LOOK_SHARE = 0.4, 0.25
 _MOST_LOOKS, _PARTS = 6, 32
@@ -45,20 +44,16 @@ _LEAST_CUT, _LEAST_CUT_OF_SIZES = 6.0, 12.0
 _CUT_GROWS, _SIZES_SHOW = 0.05, 5.0
 # Least deviation of a column, relative to half of its interval, and at all; least eigenvalue of scaled columns.
 _LEAST_SPREAD, _LEAST_SCALE, _LEAST_EIGENVALUE = 2.0**-10, 2.0**-500, 2.0**-30
-# Deviations from which on a noisy count shows that it is not that of all people.
-_SHOWN = 4.0
+_SHOWN = 4.0  # deviations from which on a noisy count shows that it is not that of all people
 # What scales that pass for known may be wrong by, and deviations of the noise beyond which a variance shows them: of
 # columns that were looked at more closely, of others, which rarely fill so little of their interval, and in public
 # intervals. Looks that noise misled leave people beyond both ends: mean squares from which on these hold most, and
 # noise that allows it.
 _FACTOR, _SHOWS, _SHOWS_IN_PUBLIC = 3.0, (3.0, 2.4), 1.5
 _AT_ENDS, _MISLEADING = 0.74, 0.02
-# Histograms of more columns than this take too much memory.
-_MOST_COLUMNS = 1 << 12
-# Share of the people within the bound of a mean.
-_WITHIN = 0.9
-# The part of a bound's square that the mean's must reach for a shift to be worth it.
-_WORTH_SHIFTING = 0.1
+_MOST_COLUMNS = 1 << 12  # histograms of more columns than this take too much memory
+_WITHIN = 0.9  # share of the people within the bound of a mean
+_WORTH_SHIFTING = 0.1  # the part of a bound's square that the mean's must reach for a shift to be worth it
 # A mean is bought again, so often at most, if it has made rows shorter than that part of their bound, and its noise is
 # not shorter than that part of the rows.
 _MUCH_SHORTER, _SHORT, _MOST_MEANS = 0.5, 0.25, 3
@@ -68,19 +63,16 @@ _FAR = 1e9
 _BIAS = 0.05
 # Deviations of the noise that the longest rows must exceed: a bound is wrong by less than a scale may be.
 _NORMS_TAIL = 2.5
-# Components that noise is weighed against where columns have variances of different sizes.
-_LEADING = 2
+_LEADING = 2  # components that noise is weighed against where columns have variances of different sizes
 # Norms of rows that have a location and scale, in units of sqrt(d): there are hardly smaller ones.
 _LEAST_NORM = 0.02
 # Where bins of far rows begin, in octaves; and norms there, in units of that: 1.23 in an octave, 1.29 in all from one
 # on, as of Student's law with five degrees of freedom.
 _FAR_OCTAVES, _OF_FAR_NORMS = (0, 1, 2, 4), 1.25
-# Deviations of its noise by which a variance may be larger.
-_MAY_BE = 2.0
+_MAY_BE = 2.0  # deviations of its noise by which a variance may be larger
 # Variances below this part of the largest count as that: factors of weights stay far from overflow.
 _LEAST = 1e-12
-# Each halves the distance from the fixed point.
-_ROUNDS = 60
+_ROUNDS = 60  # each halves the distance from the fixed point
 
 
 def prepare(

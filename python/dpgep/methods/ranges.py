@@ -16,14 +16,12 @@ from dpgep.privacy.curator import NoisyCounts
 
 # Noise alone passes for a run of people in a histogram with this probability; for one that is likely.
 _FALSE_RUN, _FALSE_LIKELY = 1e-4, 0.02
-# Share of the people who must be seen in an interval for the others to be left outside.
-_MOST = 0.8
+_MOST = 0.8  # share of the people who must be seen in an interval for the others to be left outside
 # Deviations that noise hardly reaches; shares of the people that nobody misses, and that may at most be unseen.
 _SHOWN, _MISSED, _UNSEEN = 4.0, 0.05, 0.25
 # A column is narrow that has one sign and spans at most this many octaves, or so few parts of an interval.
 _NARROW_OCTAVES, _NARROW_PARTS = 3, 3
-# Octaves beyond the last with people that are kept.
-_OCTAVES_BEYOND = 6
+_OCTAVES_BEYOND = 6  # octaves beyond the last with people that are kept
 # Who are left outside at either end of a run: this many deviations of the noise, between these shares of all. A walk
 # often ends on a few bins of noise alone, and each octave doubles an interval.
 _NOISE_TAIL, _TAIL, _MOST_TAIL = 4.0, 0.005, 0.1

@@ -32,16 +32,11 @@ from dpgep.privacy.curator import Curator, FeatureRelease, LocalReports, Release
 from dpgep.privacy.screening import Screened, keep_features
 from dpgep.serialization import stored_as
 
-# Share of mu^2 for the scores of a screen: a public constant.
-SCREEN_SHARE = 0.3
-# Released moments of at most this many features are kept with a solution.
-MOST_FEATURES = 200
-# Columns named in a warning.
-_MOST_LISTED = 10
-# Without noise, a larger share of clipped rows is warned of.
-_CLIPPED_UNSAID = 1 / 3
-# More than this of the columns' variances, where entries were cut off, is warned of.
-_MUCH_CUT = 0.3
+SCREEN_SHARE = 0.3  # share of mu^2 for the scores of a screen: a public constant
+MOST_FEATURES = 200  # released moments of at most this many features are kept with a solution
+_MOST_LISTED = 10  # columns named in a warning
+_CLIPPED_UNSAID = 1 / 3  # without noise, a larger share of clipped rows is warned of
+_MUCH_CUT = 0.3  # more than this of the columns' variances, where entries were cut off, is warned of
 # And, where entries are not cut off, more than this that was lost: in all, and by each clipped row, in mean squares.
 _LEAST_LOST, _LONG_ROWS = 0.02, 1.5
 

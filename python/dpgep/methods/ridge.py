@@ -18,10 +18,8 @@ from dpgep.methods.eigen import before_noise
 from dpgep.models.model import Matrix, MatrixPencil, NoisyPencil
 from dpgep.privacy.products import NoisyProducts
 
-# Candidates, in units of the noise level of B.
-MULTIPLES = (0.01, 0.03, 0.1, 0.3, 0.55, 1.0, 1.7, 3.0, 5.0)
-# Errors within this factor of the least are as good: the simulation is not sharper.
-TIE = 1.03
+MULTIPLES = (0.01, 0.03, 0.1, 0.3, 0.55, 1.0, 1.7, 3.0, 5.0)  # candidates, in units of the noise level of B
+TIE = 1.03  # errors within this factor of the least are as good: the simulation is not sharper
 # Features of the simulated problem: more of a kind (in the noise, or out of it) are thinned out to about this many.
 MOST_FEATURES = 96
 # Repeated releases: at least this many, and more of small matrices, whose errors scatter more, up to this many.

@@ -35,8 +35,7 @@ POLISHED = 12
 POLISHED_GUESSES = 2
 TRIED = 4
 SMALL = 100
-# An exchange helps where the objective gains this part of itself; less may be rounding.
-GAIN = 1e-12
+GAIN = 1e-12  # an exchange helps where the objective gains this part of itself; less may be rounding
 # The Fantope relaxation sees this many screened coordinates, and this gap is enough for a start.
 SCREENED = 100
 FANTOPE_TOLERANCE = 1e-2

@@ -17,8 +17,7 @@ from dpgep.models.model import Matrix
 # squares of what is found in them neither overflow nor vanish.
 FIRST_OCTAVE, N_OCTAVES = -500, 1000
 
-# Norms are counted in quarters of an octave: 2^(k/4) <= norm < 2^((k + 1)/4).
-NORM_STEPS = 4
+NORM_STEPS = 4  # norms are counted in quarters of an octave: 2^(k/4) <= norm < 2^((k + 1)/4)
 
 # Norms of products of rows with directions are clipped to a part of the bound between these, and counted between the
 # quarters of octaves from one to the other.
@@ -33,16 +32,12 @@ _SURELY_SEEN = 4.5
 # Deviations from zero up to which columns lie about it; of these, where the last octave that is seen ends at least, and
 # the mean square that the noise of a count has there at most.
 _ABOUT_ZERO, _LEAST_END, _MOST_HIDDEN = 0.5, 3.0, 0.015
-# A sign that has less than this part of the people of the other is no half of a column about zero.
-_FEW = 0.2
-# A count of which less than this part was expected must be seen twice as well.
-_LIKELY = 0.25
+_FEW = 0.2  # a sign that has less than this part of the people of the other is no half of a column about zero
+_LIKELY = 0.25  # a count of which less than this part was expected must be seen twice as well
 # Deviations of its noise that the number of people of a column must exceed for it to have quantiles.
 _SHOWN = 4.0
-# Counts below it can be added up; no table has as many people.
-_MOST_COUNTED = 2.0**500
-# Deviations at which nobody is: squares do not overflow.
-_FARTHEST = 1e100
+_MOST_COUNTED = 2.0**500  # counts below it can be added up; no table has as many people
+_FARTHEST = 1e100  # deviations at which nobody is: squares do not overflow
 # Public, and the same in every run: of the noise that shows how sure ends of columns are, and how often it is drawn.
 _SEED, _REPEATS = 0x74616973, 8
 

@@ -27,8 +27,7 @@ from dpgep.models.pairwise import Pairs, mark_of, pair_moments
 _EPSILON = float(np.finfo(float).eps)
 # Deviations from which on a released total differs from 1, and what rounding may make of shares that add up to it.
 _SHOWN, _ROUNDING = 4.0, 1e-9
-# A released variance counts as at least this many deviations of its noise: a public constant.
-_FLOOR = 2.0
+_FLOOR = 2.0  # a released variance counts as at least this many deviations of its noise: a public constant
 # Rounding of a second moment: of exact sums, and, for each person, of sums in floating point.
 _EXACT, _SUMMED = 4 * float(np.finfo(float).eps), float(np.finfo(float).eps)
 

@@ -16,12 +16,10 @@ from numpy.typing import NDArray
 
 from dpgep.models.model import Matrix, Model
 
-# The part of the squared joint bound that all marks take.
-SHARE = 0.2
+SHARE = 0.2  # the part of the squared joint bound that all marks take
 # Binary digits of a mark in units of the joint bound: a whole number of steps of the grid of a release.
 _DIGITS = 4
-# A joint row stays within its bound whatever the rounding of its values.
-_ROUND_DOWN = 1 - 2.0**-40
+_ROUND_DOWN = 1 - 2.0**-40  # a joint row stays within its bound whatever the rounding of its values
 # Deviations of its noise that the share of a pair counts as at least; from which on it is shown; the least, in people.
 _FLOOR, _SHOWN, _LEAST = 2.0, 4.0, 1 / 3
 

@@ -35,8 +35,7 @@ _LARGEST = 2.0**500
 _EXTREME = 2.0**510
 # Share of all energy that a bound keeps at least, as far as is said: rows of all magnitudes may leave less.
 LEAST_KEPT = 1e-100
-# Of a matrix by which rows are multiplied.
-_MOST_CONDITION = 1e12
+_MOST_CONDITION = 1e12  # of a matrix by which rows are multiplied
 
 
 @dataclass(frozen=True)
@@ -388,8 +387,7 @@ Bound = float | Literal["auto"]
 
 # Entries of the Gaussian rows that an expectation is averaged over, the same in every run, and rounds of the equation.
 _SEED, _ENTRIES, _ROUNDS = 0x636C6970, 1 << 19, 4
-# The least share of a variance that clipping is taken to leave.
-_LEAST_RATIO = 1e-3
+_LEAST_RATIO = 1e-3  # the least share of a variance that clipping is taken to leave
 # Deviations by which a column lacks variance that was not made up for; the most that is said to be lost; least doubt.
 _SURE, _MOST_LOST, _LEAST_DOUBT = 2.0, 0.95, 0.3
 # Of what variances may be larger by: for rows as long as Student's, at most; for people whom the noise of a histogram
@@ -409,10 +407,8 @@ _SHOWN = 3.0
 # A variance of a scaled column within this factor of 1 shows that the scale is right to a factor of 3, with room for
 # what the bound takes from one column more than from others.
 _ABOUT = 5.0
-# To this the histogram's bins show which share is kept.
-_RESOLUTION = 0.004
-# Degrees of freedom of Student's law, which rows with long tails are compared with.
-_FREEDOM = 5
+_RESOLUTION = 0.004  # to this the histogram's bins show which share is kept
+_FREEDOM = 5  # degrees of freedom of Student's law, which rows with long tails are compared with
 
 
 def unclipped(

@@ -25,8 +25,7 @@ from dpgep.models.row_model import Indicators, MomentsPencil, PencilPart, RowMod
 # rare categories makes of it. In deviations of the noise, it is shown from the first on, and not looked for beyond the
 # second, so that without noise nothing is left out but what is zero.
 _FEW, _SHOWN, _RESOLVED = 0.005, 4.0, 100.0
-# Names of indicators in a line.
-_LISTED = 3
+_LISTED = 3  # names of indicators in a line
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,10 +26,8 @@ from dpgep.models.preprocessing import Preprocessing
 
 M = TypeVar("M", bound="RowModel")
 
-# Most names in a message.
-_SHOWN = 5
-# Numbers of simulated releases that are held at once.
-_AT_ONCE = 1 << 20
+_SHOWN = 5  # most names in a message
+_AT_ONCE = 1 << 20  # numbers of simulated releases that are held at once
 
 
 @dataclass(frozen=True)

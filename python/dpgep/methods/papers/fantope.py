@@ -16,12 +16,10 @@ from dpgep.methods.eigen import check_pair
 from dpgep.models.model import Matrix
 
 OVERRELAXATION = 1.6
-# The duality gap is evaluated, and the penalty parameter balanced, every this many iterations.
-CHECK_EVERY = 10
+CHECK_EVERY = 10  # the duality gap is evaluated, and the penalty parameter balanced, every this many iterations
 # After this many checks the penalty parameter stays as it is: ADMM with a fixed one converges.
 BALANCED_CHECKS = 50
-# A few leading eigenpairs are cheaper than all of them only while they are few.
-FEW = 0.2
+FEW = 0.2  # a few leading eigenpairs are cheaper than all of them only while they are few
 # From here on several threads of LAPACK are faster than one: at 400, two take three times as long.
 THREADED_DIMENSION = 800
 

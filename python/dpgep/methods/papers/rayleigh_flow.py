@@ -30,8 +30,7 @@ from dpgep.privacy.curator import Curator
 from dpgep.privacy.products import NoisyProducts, ProductNoise, Products
 from dpgep.serialization import stored_as
 
-# eta lambda_max(B), below the 1 of the theory (Theorem 4).
-STEP = 0.9
+STEP = 0.9  # eta lambda_max(B), below the 1 of the theory (Theorem 4)
 # Of one component, eigenvalues coming in pairs, lambda and -lambda: rho v + (A v - rho v)/2 is (A + rho I) v / 2.
 _STEP_OF_ONE = 0.5
 # A flow has converged where a step moves no component by more than this.
@@ -42,8 +41,7 @@ _LAZY_STARTS = 5
 # this may take a part of the iterations, and of the room, that there are.
 _STEPS_EACH = 20
 _NARROWING = 0.5
-# Starts agree whose objectives differ by no more than this part.
-_AGREEMENT = 1e-3
+_AGREEMENT = 1e-3  # starts agree whose objectives differ by no more than this part
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

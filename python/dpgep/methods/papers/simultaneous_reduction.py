@@ -36,8 +36,7 @@ from dpgep.serialization import stored_as
 
 # A phase has converged where no whitened direction is correlated with the others, or the span moves, by more than this.
 TOLERANCE = 1e-10
-# Movement of the span (sum of squared sines, rooted) in the last step that is warned of.
-_STILL = 1e-4
+_STILL = 1e-4  # movement of the span (sum of squared sines, rooted) in the last step that is warned of
 # A step of 1 over this part of the largest eigenvalue of B is long: eigenvalues below it separate slowly.
 _SHORTEST = 1e-3
 # Under lazy noise, how many steps on B until the next look at whether they are enough: it costs half as much as a step.

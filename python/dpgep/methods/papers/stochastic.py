@@ -35,8 +35,7 @@ _STEPS = {"dp-spca": ((1.0, 0.005), (64.0, 0.03)), "dp-vrpca": ((4.0, 0.15), (12
 # A block and the steps to take from it; the block after them, and the mean of the noisy quotients.
 Ascend = Callable[[Matrix, Matrix], tuple[Matrix, Matrix]]
 
-# This number of further eigenvalues stands for all the others.
-_NODES = 48
+_NODES = 48  # this number of further eigenvalues stands for all the others
 # An ascent has not arrived if it is this many times as far off as noise explains; squared sines not worth a word; the
 # squared tangent that one random block in 16 exceeds, of an ascent that is known to have left where it began.
 _BEYOND_NOISE, _UNSAID, _FAR_OFF = 2.0, 1e-5, 100.0
