@@ -228,8 +228,12 @@ class _Run:
             answer = self._product(vectors, step)
             if self.leads_away:
                 break
-            if step == 0 and self._warm is None:
-                self._set_centre(start, answer)
+            if step == 0 and self._warm is None and len(self._views) == 1 and isinstance(self._options.init, str):
+                # the mean of all variances, from directions at random; of two views eigenvalues come with negatives
+                left = max(0.0, float(np.vdot(start, answer)) / k)
+                self._centre = variance_before_clipping(left, self._now[0] * row_bound(self._curator.facts), k)
+                part = left / self._centre if left > 0 else 1.0
+                self._centre_deviation = self._deviations[0] / math.sqrt(k) / part
             answers += weight * answer
             blocks += weight * vectors
             quotients += weight * (answer @ vectors.T)
@@ -242,15 +246,6 @@ class _Run:
                 first = slice(0, self._views[-1].start)
                 vectors[:, first] = start[:, first]
         return vectors, answers
-
-    def _set_centre(self, start: Matrix, answer: Matrix) -> None:
-        """The mean of all variances from the first answer at random; of two views eigenvalues come with negatives."""
-        if len(self._views) > 1 or not isinstance(self._options.init, str):
-            return
-        k, left = len(start), max(0.0, float(np.vdot(start, answer)) / len(start))
-        self._centre = variance_before_clipping(left, self._now[0] * row_bound(self._curator.facts), k)
-        part = left / self._centre if left > 0 else 1.0
-        self._centre_deviation = self._deviations[0] / math.sqrt(k) / part
 
     def _product(self, vectors: Matrix, step: int) -> Matrix:
         """G_t; zero once the steps lead away."""

@@ -83,8 +83,13 @@ class ReleaseDiagnostics(base.Diagnostics):
 
 def release(curator: Curator, n_components: int, options: ReleaseOptions) -> MethodResult:
     """One noisy release, then the K leading eigenvectors of A v = lambda (B_+ + xi I) v, dense or sparse."""
-    if options.screen is not None:
-        return _screened_release(curator, n_components, options, options.screen)
+    if options.screen is not None:  # scores of all features, then a release of the best alone; zeros elsewhere
+        share = SCREEN_SHARE if options.screen_share is None else options.screen_share
+        kept, _ = keep_features(curator, options.screen, share, "screen")
+        model, block = curator.answer(FeatureRelease(kept.features, kept.bound), purpose="features kept")
+        of_block = solve_released(model.noisy(block), n_components, options)
+        result = _embedded(of_block, kept.features, curator.model.n_features)
+        return result.described(screened=kept, accuracy=result.diagnostics.accuracy.after_screen(kept.missed))
     if options.by_products(curator, n_components):
         return operator_release(curator, n_components, options)
     redundant = Redundancy.of(curator.model, curator.public.preprocessing) if curator.model.indicators else None
@@ -135,16 +140,6 @@ def local_gaussian(curator: Curator, n_components: int, options: PairOptions) ->
     So a choice between the local and the central model needs no clients. The ledger is charged what each would spend.
     """
     return solve_released(curator.model.noisy(curator.answer(LocalReports())), n_components, options)
-
-
-def _screened_release(curator: Curator, n_components: int, options: ReleaseOptions, n_features: int) -> MethodResult:
-    """Scores of all features, then a release of the best alone; components have zeros elsewhere."""
-    share = SCREEN_SHARE if options.screen_share is None else options.screen_share
-    kept, _ = keep_features(curator, n_features, share, "screen")
-    model, released = curator.answer(FeatureRelease(kept.features, kept.bound), purpose="features kept")
-    of_block = solve_released(model.noisy(released), n_components, options)
-    result = _embedded(of_block, kept.features, curator.model.n_features)
-    return result.described(screened=kept, accuracy=result.diagnostics.accuracy.after_screen(kept.missed))
 
 
 def _embedded(result: MethodResult, features: NDArray[np.intp], d: int) -> MethodResult:

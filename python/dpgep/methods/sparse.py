@@ -362,8 +362,14 @@ def _fixed_point(pair: _Pair, candidate: Candidate, deviation: ResidualDeviation
     n_components, seen = candidate.vectors.shape[1], set()
     for _ in range(FIXED_POINT_ROUNDS):
         seen.add(candidate.support.tobytes())
+        voters = _strengths(pair, candidate, deviation) > 1
+        residuals, deviations = _left_out(pair, candidate, deviation)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            scores = np.where(residuals == 0, 0.0, np.abs(residuals) / deviations)[voters]
+        # the smallest over the significant components, times their number
+        tails = scipy.special.erfc(scores.max(axis=0, initial=0.0) / math.sqrt(2))
+        p_values = np.minimum(len(scores) * tails, 1.0) if len(scores) else np.ones(len(pair))
         # Benjamini and Hochberg: the r smallest p-values, r the largest with p_(r) <= level r / d
-        p_values = _p_values(pair, candidate, deviation)
         order = np.argsort(p_values, kind="stable")
         below = np.flatnonzero(p_values[order] <= level * np.arange(1, len(order) + 1) / len(order))
         count = min(below[-1] + 1 if len(below) else 0, LARGEST_SUPPORT)
@@ -374,17 +380,6 @@ def _fixed_point(pair: _Pair, candidate: Candidate, deviation: ResidualDeviation
         if candidate.support.tobytes() in seen:
             break
     return candidate
-
-
-def _p_values(pair: _Pair, candidate: Candidate, deviation: ResidualDeviation) -> Matrix:
-    """(d,), the smallest over the significant components, times their number."""
-    voters = _strengths(pair, candidate, deviation) > 1
-    residuals, deviations = _left_out(pair, candidate, deviation)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        scores = np.where(residuals == 0, 0.0, np.abs(residuals) / deviations)[voters]
-    if not len(scores):
-        return np.ones(len(pair))
-    return np.asarray(np.minimum(len(scores) * scipy.special.erfc(scores.max(axis=0) / math.sqrt(2)), 1.0))
 
 
 def _left_out(pair: _Pair, candidate: Candidate, deviation: ResidualDeviation) -> tuple[Matrix, Matrix]:
