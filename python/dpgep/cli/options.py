@@ -16,6 +16,12 @@ def positive(text: str) -> int:
     return value
 
 
+def counts(text: str) -> int | tuple[int, ...]:
+    """A number, or several with commas between them."""
+    first, *others = map(positive, words(text))
+    return (first, *others) if others else first
+
+
 def words(text: str) -> list[str]:
     """Words with commas between them; a word that holds a comma stands in double quotes."""
     found = [word.strip() for word in next(csv.reader([text], skipinitialspace=True))] if text else []

@@ -10,7 +10,7 @@ from typing import Any
 import dpgep
 from dpgep.cli.budget import Paying
 from dpgep.cli.command import Commands, UsageError, usage
-from dpgep.cli.options import add_options, numbers, positive
+from dpgep.cli.options import add_options, counts, numbers, positive
 from dpgep.models import FdaModel, SirModel, StandardizedPcaModel, TableModel
 from dpgep.models.row_model import Classes, RowModel
 from dpgep.problems.problem import Problem
@@ -29,7 +29,7 @@ def add(commands: Commands) -> None:
     # stored under the names that `dpgep.planning.plan` has for them
     parser.add_argument("--people", dest="n", type=positive, required=True, metavar="N", help="number of people")
     what = "number of columns, or D,E,... of each view"
-    parser.add_argument("--features", dest="d", type=_features, required=True, metavar="D", help=what)
+    parser.add_argument("--features", dest="d", type=counts, required=True, metavar="D", help=what)
     add_options(parser, "epsilon", "delta", "mu", "bound")
     add_options(parser, "adjacency", default="replace-one")
     what = "instead: gap between one eigenvalue and all others (default: 1; 0.5 for correlations)"
@@ -47,11 +47,6 @@ def add(commands: Commands) -> None:
     parser.add_argument("--people-for", type=float, metavar="ERROR", help="also print how many people this error needs")
     parser.add_argument("--epsilon-for", type=float, metavar="ERROR", help="also print which epsilon this error needs")
     parser.set_defaults(run=_run)
-
-
-def _features(text: str) -> int | tuple[int, ...]:
-    first, *others = [positive(part) for part in text.split(",")]
-    return (first, *others) if others else first
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -20,7 +20,7 @@ from dpgep.cli.budget import Paying, add_budget
 from dpgep.cli.command import Commands, Output, UsageError, add_output, saved, say, usage, written
 from dpgep.cli.data import Data
 from dpgep.cli.fit import add_running, bought, inputs_of, labels_of
-from dpgep.cli.options import add_options, positive, words
+from dpgep.cli.options import add_options, counts, positive, words
 from dpgep.data.inputs import public_classes
 from dpgep.models import FdaModel
 from dpgep.models.row_model import RowModel, view_labels
@@ -227,7 +227,7 @@ def _add_scores(commands: Commands) -> None:
     parser.add_argument("solution", type=Path, metavar="SOLUTION", help="of dpgep pca ... -o; or of dpgep scores -o")
     parser.add_argument("data", nargs="*", metavar="DATA", help="files with the columns of the solution")
     what = "numbers of two components, or of one (default: 1,2)"
-    parser.add_argument("--components", type=_components, metavar="K,L", help=what)
+    parser.add_argument("--components", type=counts, metavar="K,L", help=what)
     parser.add_argument("--cells", type=positive, choices=CELLS, default=64, help="in each direction (default: 64)")
     add_options(parser, "labels", help="count each class by itself, at the same price")
     add_options(parser, "classes")
@@ -237,11 +237,6 @@ def _add_scores(commands: Commands) -> None:
     add_budget(parser)
     add_running(parser, "OUT.dpgep")
     parser.set_defaults(run=_scores)
-
-
-def _components(text: str) -> int | tuple[int, ...]:
-    found = tuple(map(positive, words(text)))
-    return found if len(found) > 1 else found[0]
 
 
 def _scores(options: argparse.Namespace) -> int:
