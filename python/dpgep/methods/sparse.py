@@ -432,12 +432,6 @@ def _result(pair: _Pair, found: list[_Found]) -> SparseFit:
         values.append(np.einsum("ik,ki->i", av, columns) / np.einsum("ik,ki->i", bv, columns))
         rows.append(embedded(oriented(columns.T), candidate.support, len(pair)))
         supports += [candidate.support] * columns.shape[1]
-    eigenvalues = np.concatenate(values)
-    significant = [each for _, each in found]
-    return SparseFit(
-        vectors=np.concatenate(rows),
-        eigenvalues=eigenvalues,
-        supports=tuple(supports),
-        objective=float(eigenvalues.sum()),
-        significant=None if None in significant else tuple(s for group in significant if group for s in group),
-    )
+    eigenvalues, significant = np.concatenate(values), [each for _, each in found]
+    flags = None if None in significant else tuple(s for group in significant if group for s in group)
+    return SparseFit(np.concatenate(rows), eigenvalues, tuple(supports), float(eigenvalues.sum()), flags)

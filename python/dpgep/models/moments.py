@@ -205,12 +205,8 @@ def groups_alone(released: ReleasedGroups, of_sums: Matrix, of_counts: Matrix) -
     noise, shares = released.noise, np.empty(0)
     if released.sums.size:  # of people per group, as if they were sure: they sum to 1
         shares = effective_counts(released) / effective_counts(released).sum()
-    return ReleasedGroups(
-        sums=mean_factor(released).T * shares + noise.sums * of_sums,
-        counts=released.counts + noise.counts * of_counts,
-        n=released.n,
-        noise=noise,
-    )
+    sums = mean_factor(released).T * shares + noise.sums * of_sums
+    return ReleasedGroups(sums, released.counts + noise.counts * of_counts, released.n, noise)
 
 
 def normals(generator: np.random.Generator, n_draws: int | None, *shapes: tuple[int, ...]) -> list[Matrix]:

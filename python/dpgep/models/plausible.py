@@ -60,13 +60,10 @@ class PlausibleMoments:
         roots, mean_root = np.sqrt(self.numbers), math.sqrt(float(self.numbers.mean()))
         shapes = before.sums.shape, before.counts.shape, before.second.shape
         of_sums, of_counts, of_second = moments.normals(generator, n_draws, *shapes)
-        noisy = ReleasedMoments(
-            sums=before.sums + noise.sums * roots[:, None] * of_sums,
-            counts=before.counts + noise.counts * of_counts,
-            n=before.n,
-            noise=noise.scaled(mean_root, mean_root, 1.0),
-            second=before.second + moments.goe_of(of_second, noise.second) * np.maximum.outer(roots, roots),
-        )
+        sums = before.sums + noise.sums * roots[:, None] * of_sums
+        counts = before.counts + noise.counts * of_counts
+        second = before.second + moments.goe_of(of_second, noise.second) * np.maximum.outer(roots, roots)
+        noisy = ReleasedMoments(sums, counts, before.n, noise.scaled(mean_root, mean_root, 1.0), second)
         pair: MatrixPencil = replace(self.before, released=noisy).pair()
         return pair
 
