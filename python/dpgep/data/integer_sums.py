@@ -328,20 +328,16 @@ class Factors:
     threshold: float
 
     def clipped(self, products: Matrix, bits: int) -> Matrix:
-        return clipped_integers(products[:, self.directions], self.threshold, bits)
-
-
-def clipped_integers(products: Matrix, threshold: float, bits: int = BITS) -> Matrix:
-    """(h, K), products clipped to ``threshold`` bounds, row by row, in steps of 2^-bits of it: norms at most 2^bits."""
-    steps, squares = _steps(products, threshold)
-    long = squares > 4.0**bits
-    if long.any():
-        np.sqrt(squares, out=squares, where=long)
-        factors = np.ones(len(steps))
-        np.divide(2.0**bits * _SHRUNK, squares, out=factors, where=long)
-        steps *= factors[:, None]
-        np.trunc(steps, out=steps)
-    return steps
+        """(h, K), these products clipped row by row, in steps of 2^-bits of the threshold: norms at most 2^bits."""
+        steps, squares = _steps(products[:, self.directions], self.threshold)
+        long = squares > 4.0**bits
+        if long.any():
+            np.sqrt(squares, out=squares, where=long)
+            factors = np.ones(len(steps))
+            np.divide(2.0**bits * _SHRUNK, squares, out=factors, where=long)
+            steps *= factors[:, None]
+            np.trunc(steps, out=steps)
+        return steps
 
 
 def _unit_of(threshold: float) -> float:
