@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import dataclasses
 import functools
 import hashlib
@@ -92,9 +91,14 @@ def unpacked(data: bytes) -> tuple[dict[str, Any], memoryview]:
 
 def repacked(data: bytes, fields: dict[str, Any], payload: Any) -> bytes:
     """The same file with other fields and another payload, and a checksum that fits."""
-    text = json.dumps({**Format(serialization.opened(data).name).heading(), **fields}).encode()
+    text = json.dumps({**_heading(data), **fields}).encode()
     content = b"dpgep\n" + len(text).to_bytes(8, "little") + text + payload
     return content + hashlib.sha256(content).digest()
+
+
+@functools.cache
+def _heading(data: bytes) -> dict[str, Any]:
+    return Format(serialization.opened(data).name).heading()
 
 
 def changed(data: bytes, parts: dict[str, Any], payload: bytes | None = None) -> bytes:
@@ -490,11 +494,16 @@ def paths(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
             yield from paths(value[key], (*path, key))
 
 
+@functools.cache
+def _places(header: str) -> st.SearchStrategy[list[tuple[Any, ...]]]:
+    return st.lists(st.sampled_from([path for path in paths(json.loads(header)) if path]), min_size=1, max_size=3)
+
+
 def mutated(header: dict[str, Any], data: st.DataObject) -> dict[str, Any]:
     """The header with junk in the place of some of its parts, or without them."""
-    changed = copy.deepcopy(header)
-    places = data.draw(st.lists(st.sampled_from([path for path in paths(header) if path]), min_size=1, max_size=3))
-    for *outer, last in places:
+    text = json.dumps(header)
+    changed: dict[str, Any] = json.loads(text)
+    for *outer, last in data.draw(_places(text)):
         with contextlib.suppress(LookupError, TypeError):  # within what was replaced
             inner: Any = functools.reduce(lambda part, key: part[key], outer, changed)
             if data.draw(st.integers(0, 4)):
