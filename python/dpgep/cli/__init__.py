@@ -10,6 +10,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 
 from numpy.linalg import LinAlgError
 
@@ -104,6 +105,7 @@ def _warnings_in_a_line(command: str) -> Iterator[None]:
         yield
 
 
+@cache
 def _parser() -> Parser:
     parser = Parser(
         prog="dpgep",
