@@ -97,15 +97,12 @@ def _picture(section: Section) -> str:
         depth = min(-math.log10(max(delta, _LEAST)), decades)
         return _TOP + (_HEIGHT - _TOP - _BOTTOM) * depth / decades
 
-    lines, step = [], max(1, math.ceil(decades / 6))
-    for decade in range(0, decades + 1, step):
-        height, label = y(10.0**-decade), "1" if decade == 0 else f"1e-{decade}"
-        lines.append(
-            f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{height:.1f}" y2="{height:.1f}" stroke="var(--line)"/>'
-        )
+    lines, wide = [], f'x1="{_LEFT}" x2="{_WIDTH - _RIGHT}"'
+    for decade in range(0, decades + 1, max(1, math.ceil(decades / 6))):
+        height, label = y(10.0**-decade), f"1e-{decade}" if decade else "1"
+        lines.append(f'<line {wide} y1="{height:.1f}" y2="{height:.1f}" stroke="var(--line)"/>')
         lines.append(f'<text x="{_LEFT - 6}" y="{height + 4:.1f}" text-anchor="end">{label}</text>')
-    for quarter in range(5):
-        epsilon = most * quarter / 4
+    for epsilon in np.linspace(0.0, most, 5).tolist():
         lines.append(f'<text x="{x(epsilon):.1f}" y="{_HEIGHT - 22}" text-anchor="middle">{epsilon:.3g}</text>')
     points = " ".join(f"{x(epsilon):.1f},{y(delta):.1f}" for epsilon, delta in section.curve if delta >= _LEAST)
     mark = ""
@@ -342,7 +339,7 @@ def verify(text: str | bytes) -> ReportDocument:
         raise ValueError(f"the ledger cannot be accounted for: {error}") from None
     if not _close(document.curve, again.curve):
         raise ValueError("the curve does not follow from the ledger")
-    if not _close([vars(document.risk).values()], [vars(again.risk).values()]):
+    if not _close(astuple(document.risk), astuple(again.risk)):
         raise ValueError("the risk of an attack does not follow from the ledger")
     if document.dpgep == again.dpgep and (document.statement, document.assumptions) != (
         again.statement,
@@ -374,8 +371,4 @@ def _read(data: bytes) -> ReportDocument:
 
 
 def _close(found: Any, expected: Any) -> bool:
-    return len(found) == len(expected) and all(
-        math.isclose(x, y, rel_tol=_VERSIONS)
-        for a, b in zip(found, expected, strict=True)
-        for x, y in zip(a, b, strict=True)
-    )
+    return np.shape(found) == np.shape(expected) and np.allclose(found, expected, rtol=_VERSIONS, atol=0.0)
