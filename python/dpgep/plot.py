@@ -256,9 +256,8 @@ def biplot(
             name, (x, height), xytext=(math.copysign(5, x), 0), textcoords="offset points",
             ha="left" if x >= 0 else "right", va="center", fontsize="small",
         )  # fmt: skip
-    ax.set_xlim(-1.3 * longest, 1.3 * longest)
-    ax.set_ylim(-1.15 * longest, 1.15 * longest)
-    ax.set_aspect("equal")
+    ends = np.array([-longest, longest])
+    ax.set(xlim=1.3 * ends, ylim=1.15 * ends, aspect="equal")
     return _finished(ax, _title(solution, rows[0]), _title(solution, rows[1]))
 
 
@@ -288,10 +287,8 @@ def prices(paid: PrivacyReport | Solution | Budget, *, ax: Axes | None = None) -
     heights = [len(each) + 0.5 for each in lines]
     ax, y = _axes(ax), -np.cumsum(heights) + np.array(heights) / 2
     size = _size(ax, 1.2 * sum(heights))
-    ax.barh(y, shares, height=0.8 * min(heights), color=colors)
-    for place, share in zip(y, shares, strict=True):
-        text = f"{share:.1%}"
-        ax.annotate(text, (share, place), xytext=(4, 0), textcoords="offset points", va="center", fontsize=size)
+    bars = ax.barh(y, shares, height=0.8 * min(heights), color=colors)
+    ax.bar_label(bars, [f"{share:.1%}" for share in shares], padding=4, fontsize=size)
     ax.set_yticks(y, ["\n".join(each) for each in lines], fontsize=size)
     ax.set_ylim(-sum(heights), 0)
     ax.margins(x=0.15)
@@ -319,8 +316,7 @@ def plan(planned: Plan, *, ax: Axes | None = None) -> Axes:
         ax.plot(x, mean, marker, color=color, label=name)
     names = [str(number) for number in range(1, k + 1)] + (["all"] if k > 1 else [])
     ax.set_xticks(range(1, len(names) + 1), names)
-    ax.set_xlim(0.5, len(names) + 0.5)
-    ax.set_yscale("log")
+    ax.set(xlim=(0.5, len(names) + 0.5), yscale="log")
     ax.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
     return _finished(ax, "component", "error: squared sine")
 
@@ -388,13 +384,10 @@ def projection(
     if groups.shape != array.shape[:1]:
         raise ValueError(f"labels must hold one label per point, shape ({len(array)},), got {groups.shape}")
     ax = _axes(ax)
-    names = np.unique(groups)
-    for index, name in enumerate(names):
-        of_group = array[groups == name, :2]
-        color = GROUPS[index % len(GROUPS)]
-        ax.scatter(of_group[:, 0], of_group[:, 1], s=12, color=color, alpha=0.65, linewidths=0)
-    for name in names:
-        _name(ax, str(name), *np.median(array[groups == name, :2], axis=0))
+    for index, name in enumerate(np.unique(groups)):
+        x, y = array[groups == name, :2].T
+        ax.scatter(x, y, s=12, color=GROUPS[index % len(GROUPS)], alpha=0.65, linewidths=0)
+        _name(ax, str(name), float(np.median(x)), float(np.median(y)))
     ax.set(xticks=[], yticks=[])
     return _finished(ax, f"{axis_name} 1", f"{axis_name} 2", title)
 
