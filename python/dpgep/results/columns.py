@@ -30,6 +30,8 @@ _HIDDEN = 3.0
 _HIDING, _LEVEL = 0.8, 0.05
 # Names or numbers of columns; None: all.
 Columns: TypeAlias = Sequence[str | int] | NDArray[Any] | None
+# Moments of mapped rows, and how these were mapped.
+Mapped: TypeAlias = tuple[ReleasedMoments, Preprocessing | None]
 
 Asked = ParamSpec("Asked")
 Found = TypeVar("Found")
@@ -222,16 +224,12 @@ class ReleasedColumns:
             raise ValueError(f"there is no group {quoted(group)}: the released ones are {listed(labels)}")
         return labels.index(group)
 
-    def _moments_of(
-        self, features: NDArray[np.intp], *, grouped: bool = False
-    ) -> tuple[ReleasedMoments, Preprocessing | None]:
+    def _moments_of(self, features: NDArray[np.intp], *, grouped: bool = False) -> Mapped:
         """Moments of some columns, to be overwritten, and how they were mapped; of all groups together by default."""
         noisy, preprocessing = (together(self._noisy), self.preprocessing) if grouped else self._of_everybody
         return noisy.restricted(features), None if preprocessing is None else preprocessing.restricted(features)
 
-    def _groups_alone(
-        self, labels: Sequence[Hashable], features: NDArray[np.intp], *, restored: bool = True
-    ) -> tuple[ReleasedMoments, Preprocessing | None]:
+    def _groups_alone(self, labels: Sequence[Hashable], features: NDArray[np.intp], *, restored: bool = True) -> Mapped:
         """Moments of some columns by group, of some of the groups: as they were released, or before the clipping."""
         numbers = [self._number_of_group(label) for label in labels]
         noisy = (self._groups_unclipped if restored else self._noisy).restricted(features)
@@ -240,7 +238,7 @@ class ReleasedColumns:
         part = replace(noisy, second=noisy.second[numbers], sums=noisy.sums[:, numbers], counts=noisy.counts[numbers])
         return part, None if self.preprocessing is None else self.preprocessing.restricted(features)
 
-    def _of_group(self, number: int) -> tuple[ReleasedMoments, Preprocessing | None]:
+    def _of_group(self, number: int) -> Mapped:
         """Moments of the people of a group, as a release of nobody else has them."""
         mapped = None if self.preprocessing is None else self.preprocessing.of_others()  # variances are of everybody
         return of_group(self._noisy, number), mapped
@@ -251,9 +249,7 @@ class ReleasedColumns:
         alone = [unclipped(*self._of_group(number))[0] for number in range(len(self._noisy.counts))]
         return of_groups(alone, self._noisy)
 
-    def _judged(
-        self, features: NDArray[np.intp], *, sizes: bool = True, held: bool = True
-    ) -> tuple[ReleasedMoments, Preprocessing | None]:
+    def _judged(self, features: NDArray[np.intp], *, sizes: bool = True, held: bool = True) -> Mapped:
         """The same of everybody for an answer with intervals, with warnings of scales and of clipping."""
         noisy, preprocessing = self._moments_of(features)
         warn_of_scales(preprocessing, self._labels_of(features), self)
@@ -261,7 +257,7 @@ class ReleasedColumns:
         return noisy, preprocessing
 
     @cached_property
-    def _of_everybody(self) -> tuple[ReleasedMoments, Preprocessing | None]:
+    def _of_everybody(self) -> Mapped:
         return unclipped(in_one_group(self._noisy), self.preprocessing)
 
 

@@ -30,6 +30,7 @@ from dpgep.models.clipping import clipping_reach
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, standardization_of, total_mean
 from dpgep.models.pairwise import require_no_pairs
+from dpgep.models.preprocessing import location_and_scale
 from dpgep.results.columns import Columns, ReleasedColumns, on_one_thread_of_blas
 from dpgep.results.group_directions import GroupDirections, Groups, Question, answer, units_of
 from dpgep.results.intervals import require_law
@@ -87,8 +88,7 @@ def redundancy(
         raise ValueError(f"columns {listed(release._names_of(np.intersect1d(given, responses)) or ())} are in y and x")
     noisy, mapped = release._moments_of(features)
     require_no_pairs(noisy, "a redundancy analysis")
-    scale = np.ones(len(features)) if mapped is None or mapped.scale is None else mapped.scale
-    most = min(p, len(given))
+    scale, most = location_and_scale(mapped, len(features))[1], min(p, len(given))
     k = require_count("n_components", most if n_components is None else n_components, largest=most)
     known_units = None if standardize else scale
     question = Question(None, partial(_explained_part, known_units, p), 0.0)
@@ -98,17 +98,11 @@ def redundancy(
     inside, to_columns = of_all.along(np.diag(units)).total, units / scale
     known, names = {**vars(found)}, release._labels_of(features)
     weights_of_y = None if standardize else (scale[:p] / scale[:p].max()) ** 2
-    share, low, high = _explained(noisy, given, release.model.feature_names, weights_of_y, level)
+    shares = _explained(noisy, given, release.model.feature_names, weights_of_y, level)
+    known.update(zip(("explained", "explained_low", "explained_high"), shares, strict=True))
     known.update(names=names[:p], components=weights * to_columns[:p], relative_components=weights)
-    return RedundancyAnalysis(
-        **known,
-        predictors=names[p:],
-        predictor_weights=weights @ _slopes(inside, p).T * to_columns[p:],
-        explained=share,
-        explained_low=low,
-        explained_high=high,
-        level=level,
-    )
+    slopes = weights @ _slopes(inside, p).T * to_columns[p:]
+    return RedundancyAnalysis(**known, predictors=names[p:], predictor_weights=slopes, level=level)
 
 
 def _explained(
