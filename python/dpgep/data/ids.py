@@ -280,17 +280,12 @@ def _split_off_selections(views: Sequence[Any], given: Any, column: Beside) -> t
         return tuple(views), given
     if columns is None:
         raise ValueError(column.nameless(given))
-    ids, others = scans[0][given], tuple(name for name in columns if name != given)
-    kept = []
-    for view in views:
-        if not is_source(view):
-            kept.append(view)
-        elif not isinstance(view, Selection):
-            kept.append(Selection(ids.scan, others))
-        elif isinstance(view.key, tuple) and given in view.key:
-            kept.append(Selection(view.scan, tuple(name for name in view.key if name != given)))
-        else:
-            kept.append(view)
+    ids, kept = scans[0][given], list(views)
+    for place, view in enumerate(views):
+        if is_source(view):
+            source, key = (view.scan, view.key) if isinstance(view, Selection) else (ids.scan, tuple(columns))
+            if isinstance(key, tuple) and given in key:
+                kept[place] = Selection(source, tuple(name for name in key if name != given))
     return tuple(kept), ids
 
 
