@@ -144,6 +144,22 @@ def test_ids_that_are_refused_are_not_shown(ids: Any, error: Any, message: str) 
     assert "17" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda x, row: dpgep.pca(x, person=row, adjacency="add-remove"),
+        lambda x, row: dpgep.pca(x, weights=row, largest_weight=2.0, adjacency="add-remove"),
+        lambda x, row: dpgep.fda(x, row, classes=[0, 1], adjacency="add-remove"),
+        lambda x, row: dpgep.sir(x, row, y_range=(0.0, 1.0), adjacency="add-remove"),
+    ],
+)
+def test_a_row_in_place_of_a_column_does_not_show_how_many_people_there_are(build: Any) -> None:
+    """It has a column for each of them, and under add-remove their number is a secret."""
+    with pytest.raises(ValueError, match="got 2 dimensions") as caught:
+        build(np.ones((173, 2)), np.zeros((1, 173)))
+    assert "173" not in str(caught.value)
+
+
 # ---- sums ----
 
 

@@ -415,7 +415,8 @@ def vector_of(
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1:
-        columns = f", {array.shape[1]} columns" if array.ndim == 2 else ""
+        # of a row in place of a column, the number of columns is n
+        columns = f", {array.shape[1]} columns" if array.ndim == 2 and len(array) == n else ""
         raise ValueError(f"{demand}; got {array.ndim} dimensions{columns}")
     if len(array) != n:
         raise ValueError(f"{demand}; it has more entries than there are rows, or fewer")
