@@ -42,7 +42,7 @@ from dpgep.data.integer_moments import LOW_BITS, IntegerMoments
 from dpgep.models.model import Adjacency, PublicFacts
 from dpgep.models.moments import MomentLayout
 from dpgep.models.preprocessing import Preprocessing
-from dpgep.models.row_model import RowModel
+from dpgep.models.row_model import RowModel, layout_of
 from dpgep.privacy.budget import Budget
 from dpgep.privacy.curator import Curator, NoiseShare, normalized_moments, share_entry, summed_shares
 from dpgep.privacy.ledger import LedgerEntry, Owner
@@ -131,15 +131,16 @@ class Terms:
         names = ("bound", "preprocessing", "adjacency", "public_n", "bits", "person", "rows", "largest_weight")
         return Moments(self.model, **self._named(names))
 
-    @property
+    @cached_property
     def facts(self) -> PublicFacts:
         """Public facts: the adjacency, the bound, and the number of people where it is public beforehand."""
-        return self.no_people._facts
+        inputs = self.person, self.rows, self.largest_weight
+        return PublicFacts(self.adjacency, self.no_people.bound, self.public_n, *inputs)
 
-    @property
+    @cached_property
     def layout(self) -> MomentLayout:
         """What is released."""
-        return self.no_people._sums.layout
+        return layout_of(self.model, self.facts, self.preprocessing)
 
     @cached_property
     def share(self) -> IntegerNoise:

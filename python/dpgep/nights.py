@@ -26,7 +26,7 @@ from dpgep.errors import AccuracyWarning, warn
 from dpgep.models.model import Adjacency, Matrix, PublicFacts
 from dpgep.models.moments import MomentLayout
 from dpgep.models.preprocessing import AutoPreprocessing, Bound, Preprocessing
-from dpgep.models.row_model import RowModel
+from dpgep.models.row_model import RowModel, layout_of
 from dpgep.night_file import NO_NIGHTS, NightFile, NightLog
 from dpgep.privacy.accounting import Accounting
 from dpgep.privacy.budget import Budget
@@ -90,7 +90,7 @@ class Register:
             require_count(name, getattr(self, name), largest=MOST_NIGHTS)
         weight_bits, public = self._nobody._weight_bits + FACTOR_BITS, self.report.public
         stated = public and public.nights, self.noise.weight_bits, self.report.bound
-        if stated != (self.nights, weight_bits, self.facts.bound):
+        if stated != (self.nights, weight_bits, self._nobody.bound):
             raise ValueError("the register is not of the nights and people that its report is about")
         mu = (self.report.releases[-1].mu if self.report.releases else None) or 0.0
         AllNights(self.factor, self.nights).require_paid(self.noise, self.layout, self.facts.adjacency, mu)
@@ -116,15 +116,16 @@ class Register:
         of_rows: Any = {"adjacency": self.report.adjacency, **{name: getattr(self, name) for name in names}}
         return Moments(self.model, bits=self.noise.bits, **of_rows)
 
-    @property
+    @cached_property
     def facts(self) -> PublicFacts:
         """Of the rows of any night: the number of its people belongs to the night."""
-        return self._nobody._facts
+        adjacency: Any = self.report.adjacency
+        return PublicFacts(adjacency, self.report.bound, None, self.person, self.rows, self.largest_weight)
 
-    @property
+    @cached_property
     def layout(self) -> MomentLayout:
         """Of what is published."""
-        return self._nobody._sums.layout
+        return layout_of(self.model, self.facts, self.preprocessing)
 
     @cached_property
     def size(self) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import get_ident
@@ -77,9 +76,6 @@ class IntegerMoments:
         unit = -2 * self.bits - self.weight_bits
         second, sums, counts = (limbs_to_float(h, part, unit) for h, part in zip(high, low, strict=True))
         return second, sums, counts
-
-    def copy(self) -> IntegerMoments:
-        return deepcopy(self)
 
 
 class ExactSums(Sums):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import partial, wraps
 from inspect import signature
@@ -151,7 +152,7 @@ class MomentProblem(Problem):
         if bits not in self.kept:  # rows are read once, unless grids differ
             self.kept.clear()
             self.kept[bits] = self._integer_moments(bits)
-        return self.kept[bits].copy()  # noise may be added to it
+        return deepcopy(self.kept[bits])  # noise may be added to it
 
     def _integer_moments(self, bits: int) -> IntegerMoments:
         make = partial(sums_of_nobody, self.layout, bits)
