@@ -185,10 +185,9 @@ class Guarantee:
             raise ValueError(f"bound must be a positive finite number, or none, got {self.bound!r}")
         if not 1 <= len(self.releases) <= MOST_ENTRIES:
             raise ValueError(f"a ledger has entries, 1 to {MOST_ENTRIES}, not {len(self.releases)}")
+        adjacency: Adjacency = "replace-one" if self.adjacency == "local" else self.adjacency
         for number, release in enumerate(self.releases):
-            _require_entry(
-                f"releases[{number}]", release, "replace-one" if self.adjacency == "local" else self.adjacency
-            )
+            _require_entry(f"releases[{number}]", release, adjacency)
         if self.exact != all(release.rounding != "none" for release in self.releases):
             raise ValueError("whether a report is exact must follow from its entries' noise")
         mus = [release.mu for release in self.releases]
@@ -404,11 +403,8 @@ def _person(report: Guarantee) -> str:
             "Each person adds the noise themselves, to what they send, and sends once what the ledger lists: no "
             "curator is trusted. How many people took part is public."
         )
-    number = (
-        "the number of people is public"
-        if report.adjacency == "replace-one"
-        else "the number of people is protected, unless it is listed as public"
-    )
+    protected = "protected, unless it is listed as public"
+    number = f"the number of people is {'public' if report.adjacency == 'replace-one' else protected}"
     weighted = report.public is not None and report.public.weighted
     if weighted:
         number += "; their weights are protected, and their total weight is released"

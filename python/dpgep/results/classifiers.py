@@ -280,10 +280,7 @@ def label_array(classes: Sequence[Hashable]) -> NDArray[Any]:
     types = {type(label) for label in classes}
     if len(types) == 1 and issubclass(next(iter(types)), (int, float, str, np.generic)):
         return np.array(list(classes))
-    labels = np.empty(len(classes), dtype=object)
-    for number, label in enumerate(classes):
-        labels[number] = label  # a slice would take labels that are tuples apart
-    return labels
+    return np.fromiter(classes, dtype=object, count=len(classes))  # `np.array` would take labels apart that are tuples
 
 
 def within_covariance(released: ReleasedMoments) -> Matrix:

@@ -66,10 +66,8 @@ def indicators_of(release: ReleasedColumns, column: str) -> NDArray[np.intp]:
     if column in (release.model.feature_names or ()):
         raise ValueError(f"column {quoted(column)} is released as a number: declare its categories before the release")
     known = sorted(release._categories)
-    raise ValueError(
-        f"there is no categorical column {quoted(column)}{did_you_mean(column, known)}: the released ones are "
-        f"{listed(known) if known else 'none'}"
-    )
+    there_are = f"the released ones are {listed(known) if known else 'none'}"
+    raise ValueError(f"there is no categorical column {quoted(column)}{did_you_mean(column, known)}: {there_are}")
 
 
 @dataclass(frozen=True, eq=False)

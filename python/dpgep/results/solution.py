@@ -281,9 +281,8 @@ class Solution:
         if self.feature_names is not None and len(self.support) < self.model.n_features:
             lines.append(f"  support      {listed(self.support, math.inf)}")
         if self.preprocessing is not None and self.preprocessing.missing and not self.preprocessing.pairwise:
-            lines.append(
-                "  missing      values count as their column's location: correlations lie nearer to 0 (not in errors)"
-            )
+            counted = "values count as their column's location: correlations lie nearer to 0 (not in errors)"
+            lines.append(f"  missing      {counted}")
         if self._may_gain_from_clipping():
             lines.append('  note         method="clipped-power" may have several times less error; "auto" tries it')
         lines += d.table(self.eigenvalues)
@@ -341,9 +340,8 @@ def new_rows(values: Any, d: int, absent: Matrix | None, names: Names, name: str
     of other names, or another number of them.
     """
     if isinstance(values, (Scan, Selection)):
-        raise TypeError(
-            f"{name} must be in memory, not a scan: apply this to its batches, for (rows,) in scan.read(scan)"
-        )
+        batches = "apply this to its batches, for (rows,) in scan.read(scan)"
+        raise TypeError(f"{name} must be in memory, not a scan: {batches}")
     check_same(column_names(values), names, name)
     array = values.compute() if is_dask_frame(values) else values
     array = table_matrix(array) if is_table(array) else array
