@@ -412,13 +412,15 @@ class _World:
         exact, generator = self.truth.pair(), np.random.default_rng(_SEED)
         system = solved(self.truth.pair(), self.regularization)
         v, values = system.vectors, system.values
-        strays = np.empty((_MIXING_DRAWS, len(values), len(values)))
-        for strayed in strays:
+        total, squares = np.zeros((2, len(values), len(values)))
+        for _ in range(_MIXING_DRAWS):
             pair = self._released(self.truth.before.released, generator)
-            strayed[:] = v.T @ (pair.a - exact.a) @ v
+            strayed = v.T @ (pair.a - exact.a) @ v
             if pair.b is not None and exact.b is not None:
                 strayed -= values[:, None] * (v.T @ (pair.b - exact.b) @ v)
-        variances = strays.var(axis=0, ddof=1)
+            total += strayed
+            squares += strayed**2
+        variances = np.maximum(squares - total**2 / _MIXING_DRAWS, 0.0) / (_MIXING_DRAWS - 1)
         return np.asarray(np.sqrt(variances * variances.T))
 
     def _people(self, m: ReleasedMoments, generator: np.random.Generator) -> ReleasedMoments:
