@@ -72,8 +72,8 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 
 @contextmanager
-def noise_from(name: str) -> Iterator[None]:
-    """Streams without a seed get one from a name and their number."""
+def noise_from(name: str) -> Iterator[Iterator[int]]:
+    """Streams without a seed get one from a name and their number; what is yielded has the next number."""
     real, numbers = core.NoiseStream, itertools.count()
 
     def stream(*key_and_nonce: Any, **transcript: Any) -> core.NoiseStream:
@@ -82,7 +82,7 @@ def noise_from(name: str) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(core, "NoiseStream", stream)
-        yield
+        yield numbers
 
 
 def unit_rows(x: Matrix) -> Matrix:

@@ -11,7 +11,7 @@ import shlex
 from pathlib import Path
 
 import pytest
-from pages import DOCS, PAGES, ROOT, agree, blocks, run
+from pages import DOCS, PAGES, ROOT, WITHOUT_NOISE, agree, blocks, run
 
 import dpgep
 
@@ -21,7 +21,9 @@ MODULES = sorted(
     for module in pkgutil.walk_packages(dpgep.__path__, "dpgep.")
     if not module.name.rpartition(".")[2].startswith(("__main__", "_core_", "_cpu"))
 )
-SHOWING = [page for page in PAGES if any(block.language == "text" for block in blocks(page))]
+SHOWING = [
+    page for page in PAGES if page.name not in WITHOUT_NOISE and any(block.language == "text" for block in blocks(page))
+]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
