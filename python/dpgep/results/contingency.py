@@ -28,10 +28,10 @@ from dpgep._show import html_table, with_intervals
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, mean_factor, total_mean
 from dpgep.models.pairwise import require_no_pairs
-from dpgep.models.preprocessing import Preprocessing, location_and_scale
+from dpgep.models.preprocessing import location_and_scale
 from dpgep.models.redundant import Redundancy
 from dpgep.models.row_model import PencilPart
-from dpgep.results.columns import Answer, ReleasedColumns, of_hidden, on_one_thread_of_blas
+from dpgep.results.columns import Answer, Mapped, ReleasedColumns, of_hidden, on_one_thread_of_blas
 from dpgep.results.estimates import reach_of_covariance
 from dpgep.sources.names import listed
 
@@ -52,10 +52,10 @@ def categories_of(
     groups = [indicators_of(release, column) for column in columns]
     require_no_pairs(release._of_everybody[0], what)
     features = release._numbers(np.concatenate([*groups, np.array(numbers, np.intp)]))
-    noisy, mapped = release._judged(features, sizes=False)
+    mapped = release._judged(features, sizes=False)
     places = np.split(np.arange(sum(map(len, groups))), np.cumsum([*map(len, groups)])[:-1])
     pairs = zip(columns, places, strict=True)
-    return [Variables.of_category(release, column, each, noisy, mapped) for column, each in pairs], noisy
+    return [Variables.of_category(release, column, each, mapped) for column, each in pairs], mapped[0]
 
 
 def indicators_of(release: ReleasedColumns, column: str) -> NDArray[np.intp]:
@@ -86,15 +86,9 @@ class Variables:
     least: float  # the least share that counts as one: of a person, or as much as the noise of the sums
 
     @classmethod
-    def of_category(
-        cls,
-        release: ReleasedColumns,
-        column: str,
-        places: NDArray[np.intp],
-        noisy: ReleasedMoments,
-        preprocessing: Preprocessing | None,
-    ) -> Variables:
+    def of_category(cls, release: ReleasedColumns, column: str, places: NDArray[np.intp], rows: Mapped) -> Variables:
         """The category ``column`` whose indicators have these places among the moments."""
+        noisy, preprocessing = rows
         names = release._labels_of(indicators_of(release, column))
         part, mapped = noisy.restricted(places), None if preprocessing is None else preprocessing.restricted(places)
         (location, scale), mean = location_and_scale(mapped, len(places)), total_mean(part)

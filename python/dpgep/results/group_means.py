@@ -148,7 +148,7 @@ def means_by(
     require_no_pairs(noisy, "means of groups")
     p, n, bound = len(numbers), noisy.n, release._row_bound
     names, places = release._labels_of(numbers), np.arange(p, len(noisy.second))
-    groups = Variables.of_category(release, category, places, noisy, preprocessing)
+    groups = Variables.of_category(release, category, places, (noisy, preprocessing))
     location, scale = (each[:p] for each in location_and_scale(preprocessing, len(noisy.second)))
     mapped, k, shares = total_mean(noisy)[:p], len(groups.labels), groups.divisors
     x = Variables(names, np.arange(p), np.diag(scale), location, mapped, np.ones(p), least=0.0)

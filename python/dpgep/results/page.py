@@ -20,12 +20,12 @@ import scipy  # its special functions are loaded when they are used
 from dpgep.errors import AccuracyWarning
 from dpgep.models.clipping import Clipping
 from dpgep.models.model import Matrix
-from dpgep.models.moments import ReleasedMoments, standardization_of, total_mean
-from dpgep.models.preprocessing import Preprocessing, location_and_scale
+from dpgep.models.moments import standardization_of, total_mean
+from dpgep.models.preprocessing import location_and_scale
 from dpgep.privacy.ledger import LEDGER, ledger_rows
 from dpgep.reports.guarantee import SIGNATURE, key_rows, risk_sentences
 from dpgep.reports.report import document_of
-from dpgep.results.columns import ReleasedColumns, of_unseen
+from dpgep.results.columns import Mapped, ReleasedColumns, of_unseen
 from dpgep.results.contingency import Variables
 from dpgep.results.estimates import reach_of_means
 from dpgep.serialization import Target, save
@@ -61,7 +61,7 @@ def _data(release: Any, level: float, about: dict[str, Any]) -> dict[str, Any]:
         described, correlation = release.describe(level=level), release.correlation(level=level)
         said = [str(each.message) for each in caught if issubclass(each.category, AccuracyWarning)]
         pca = {"plain": _judged(release, False), "standardized": _judged(release, True)}
-        noisy, preprocessing = release._moments_of(release._numbers(None))
+        noisy, preprocessing = mapped = release._moments_of(release._numbers(None))
     standard, d, tail = standardization_of(noisy), len(noisy.second), (1 + level) / 2
     freedom, (location, scale) = np.maximum(noisy.n - np.arange(d) - 1, 1.0), location_and_scale(preprocessing, d)
     bought, below, above = reach_of_means(noisy, preprocessing, release._row_bound)
@@ -91,7 +91,7 @@ def _data(release: Any, level: float, about: dict[str, Any]) -> dict[str, Any]:
         "student": scipy.special.stdtrit(freedom, tail).tolist(),
         "indicators": release.model.indicators,
         "dates": release.model._dates,
-        "categories": [*_categories(release, noisy, preprocessing, tail)] if "crosstab" in release._questions() else [],
+        "categories": [*_categories(release, mapped, tail)] if "crosstab" in release._questions() else [],
         "questions": release._questions(),
         "warnings": [*dict.fromkeys(said)],
         "guarantee": _guarantee(release, about),
@@ -107,13 +107,12 @@ def _judged(release: Any, standardize: bool) -> dict[str, Any]:
     return {"edge": np.array(found.noise_edge).tolist(), "found": found.lost.count(False)}
 
 
-def _categories(
-    release: ReleasedColumns, noisy: ReleasedMoments, preprocessing: Preprocessing | None, tail: float
-) -> Iterator[dict[str, Any]]:
+def _categories(release: ReleasedColumns, mapped: Mapped, tail: float) -> Iterator[dict[str, Any]]:
     """The categorical columns, once each."""
+    noisy, _ = mapped
     for group, name in {group: name for name, group in release._categories.items() if group}.items():
         places = np.array(group, dtype=np.intp)
-        found = Variables.of_category(release, name, places, noisy, preprocessing)
+        found = Variables.of_category(release, name, places, mapped)
         freedom, (axes, along) = max(noisy.n - len(found.labels), 1.0), found.whitened(noisy)
         yield {
             "name": name,

@@ -20,7 +20,6 @@ from dpgep.methods.release import solve_released, with_clipping_bias
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, in_one_group, pooled, together
 from dpgep.models.pairwise import require_no_pairs
-from dpgep.models.preprocessing import Preprocessing
 from dpgep.models.redundant import Redundancy
 from dpgep.models.row_model import Classes, RowModel, Slices, names_of_views, pencil_in_units
 from dpgep.privacy.accounting import epsilon_of
@@ -44,7 +43,7 @@ from dpgep.results import (
     synthetic,
     two_stage,
 )
-from dpgep.results.columns import Columns, ReleasedColumns, of_unseen
+from dpgep.results.columns import Columns, Mapped, ReleasedColumns, of_unseen
 from dpgep.results.solution import Solution, solution_of, warn_of_accuracy
 from dpgep.serialization import Format, Target, save
 from dpgep.sources.names import listed
@@ -100,7 +99,7 @@ class Release(ReleasedColumns):
         ``sparsity``, ``separate_supports``).
         """
         noisy = replace(self._noisy, second=self._noisy.second.copy())  # solving overwrites it
-        return self._answer(self.model, noisy, self.preprocessing, n_components, options, clipped=self._noisy)
+        return self._answer(self.model, (noisy, self.preprocessing), n_components, options, self._noisy)
 
     def pca(
         self, columns: Columns = None, *, n_components: int | None = None, standardize: bool = False, **options: Any
@@ -222,20 +221,13 @@ class Release(ReleasedColumns):
             noisy, clipped = replace(some, second=some.second.copy()), some
         if preprocessing is not None and not (some is None and given is None):  # variances were bought of everybody
             preprocessing = preprocessing.of_others()
-        return self._answer(model, noisy, preprocessing, n_components, options, clipped=clipped)
+        return self._answer(model, (noisy, preprocessing), n_components, options, clipped)
 
     def _answer(
-        self,
-        model: RowModel,
-        noisy: ReleasedMoments,
-        preprocessing: Preprocessing | None,
-        n_components: int | None,
-        options: dict[str, Any],
-        *,
-        clipped: ReleasedMoments,
+        self, model: RowModel, rows: Mapped, n_components: int | None, options: dict[str, Any], clipped: ReleasedMoments
     ) -> Solution:
         """The solution of ``model`` for moments of mapped rows, which are overwritten; as they were ``clipped``."""
-        k = component_count(model, n_components)
+        k, (noisy, preprocessing) = component_count(model, n_components), rows
         settings = checked_options("an answer from a release", PairOptions, options)
         settings.check_model(model, k)
         settings.require_separate_columns(mixed=preprocessing is not None and preprocessing.mixes_columns)
