@@ -87,7 +87,7 @@ def judged(rows: Matrix, k: int, epsilon: float, method: str) -> tuple[float, fl
         basis = np.linalg.qr(found.components.T)[0]
         errors.append(k - float(np.sum((exact @ basis) ** 2)))
         ratios.append(found.diagnostics.expected_subspace_error / max(errors[-1], 1e-12))
-        warned += any(issubclass(each.category, dpgep.AccuracyWarning) for each in caught)
+        warned += any(issubclass(each.category, dpgep.errors.AccuracyWarning) for each in caught)
         clipped += found.method == "clipped-power"
     return median(errors), median(ratios), warned, clipped
 

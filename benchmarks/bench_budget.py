@@ -25,7 +25,7 @@ def test_a_run_paid_from_a_file(benchmark: Any) -> None:
 
     def run(budget: dpgep.Budget) -> None:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", dpgep.AccuracyWarning)
+            warnings.simplefilter("ignore", dpgep.errors.AccuracyWarning)
             dpgep.solve(problem, budget=budget, share=share, n_components=1)
 
     with tempfile.TemporaryDirectory() as folder:

@@ -45,7 +45,7 @@ class Task:
 
     def _accuracy(self, problem: Any, epsilon: float, seed: int) -> float:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", dpgep.PrivacyWarning)
+            warnings.simplefilter("ignore", dpgep.errors.PrivacyWarning)
             release = dpgep.release(problem, epsilon=epsilon, delta=len(self.x) ** -1.1, seed=seed)
         return 100 * float(np.mean(release.classifier().predict(self.x_test) == self.y_test))
 
@@ -91,7 +91,7 @@ def _line(task: Task, epsilon: float, bound: Any, private: list[float]) -> str:
 
 
 # of rare columns: the points show what that costs
-@pytest.mark.filterwarnings("ignore:the budget did not show:dpgep.AccuracyWarning")
+@pytest.mark.filterwarnings("ignore:the budget did not show:dpgep.errors.AccuracyWarning")
 @pytest.mark.parametrize("automatic", [False, True])
 @pytest.mark.parametrize(("load", "epsilon", "most"), [(mnist, 1.0, 1.5), (a9a, 1.0, 1.5), (a9a, 0.1, 3.0)])
 def test_points_lost(load: Callable[[], Task], epsilon: float, most: float, automatic: bool) -> None:

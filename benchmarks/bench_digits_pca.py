@@ -103,7 +103,7 @@ def test_distance(reference: support.Matrix) -> None:
 
 
 # at this budget noise hides the last component now and then
-@pytest.mark.filterwarnings("ignore:components .* are lost:dpgep.AccuracyWarning")
+@pytest.mark.filterwarnings("ignore:components .* are lost:dpgep.errors.AccuracyWarning")
 def test_time(benchmark: Any, reference: support.Matrix) -> None:
     x = support.digits()[0]
     assert support.squared_sine_distance(fit(x, float("inf")).components, reference) < 1e-10

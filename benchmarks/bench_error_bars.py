@@ -167,7 +167,7 @@ def solved(setting: Setting, seed: int, **budget: Any) -> tuple[dpgep.Solution, 
         solution = dpgep.solve(
             setting.problem, n_components=setting.k, seed=seed, **budget, **{"method": "release", **setting.options}
         )
-    return solution, any(issubclass(warning.category, dpgep.AccuracyWarning) for warning in caught)
+    return solution, any(issubclass(warning.category, dpgep.errors.AccuracyWarning) for warning in caught)
 
 
 def squared_sines(found: Matrix, right: Matrix, root: Matrix | None) -> Matrix:

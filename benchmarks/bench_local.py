@@ -242,7 +242,7 @@ def experiment() -> None:
 
 def test_the_experiment_of_the_paper() -> None:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", dpgep.PrivacyWarning)  # its delta is 10/n
+        warnings.simplefilter("ignore", dpgep.errors.PrivacyWarning)  # its delta is 10/n
         experiment()
 
 

@@ -20,7 +20,7 @@ ROUNDS = 3 if support.QUICK else 11
 
 
 # rows of unit length, none of which is clipped: that is not seen
-@pytest.mark.filterwarnings("ignore:rows longer than the bound 1, if any:dpgep.AccuracyWarning")
+@pytest.mark.filterwarnings("ignore:rows longer than the bound 1, if any:dpgep.errors.AccuracyWarning")
 def test_private_pca_against_scikit_learn(benchmark: Any, mnist: Callable[[], Any]) -> None:
     x = support.digits()[0] if support.QUICK else mnist()[0]
     n = len(x)

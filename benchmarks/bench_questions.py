@@ -106,8 +106,8 @@ def questions(x: Matrix) -> list[Question]:
 @contextmanager
 def quiet() -> Iterator[None]:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", dpgep.PrivacyWarning)
-        warnings.simplefilter("ignore", dpgep.AccuracyWarning)
+        warnings.simplefilter("ignore", dpgep.errors.PrivacyWarning)
+        warnings.simplefilter("ignore", dpgep.errors.AccuracyWarning)
         yield
 
 

@@ -84,7 +84,7 @@ def fitted(setting: Setting, draw: int) -> Regression:
     return released.regression(setting.d - 1)
 
 
-@pytest.mark.filterwarnings("ignore::dpgep.PrivacyWarning", "ignore::dpgep.AccuracyWarning")
+@pytest.mark.filterwarnings("ignore::dpgep.errors.PrivacyWarning", "ignore::dpgep.errors.AccuracyWarning")
 @pytest.mark.parametrize("setting", SETTINGS, ids=str)
 def test_intervals_hold_the_coefficients_of_the_population(setting: Setting) -> None:
     scale, centre = units(setting)

@@ -141,7 +141,7 @@ def test_errors_of_weights() -> None:
 def seconds(fit: Callable[[], Any]) -> float:
     start = time.process_time()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", dpgep.AccuracyWarning)  # few people, in quick mode, show no scales
+        warnings.simplefilter("ignore", dpgep.errors.AccuracyWarning)  # few people, in quick mode, show no scales
         fit()
     return time.process_time() - start
 

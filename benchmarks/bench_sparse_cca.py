@@ -71,7 +71,7 @@ def one_row(covariance: Covariance, own_features: bool, n: int, k: int, init: st
                 init=init,
                 seed=seed,
             )
-        warned = any(issubclass(w.category, dpgep.AccuracyWarning) for w in caught)
+        warned = any(issubclass(w.category, dpgep.errors.AccuracyWarning) for w in caught)
         row.add(worst_squared_sine(solution.components, reference), warned)
     return row
 

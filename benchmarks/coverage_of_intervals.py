@@ -276,7 +276,7 @@ def measured(population: Population, n: int, epsilon: float, draws: int, first_d
             def said() -> bool:
                 """Whether there was a warning since it was last asked."""
                 nonlocal first
-                found, first = any(w.category is dpgep.AccuracyWarning for w in caught[first:]), len(caught)
+                found, first = any(w.category is dpgep.errors.AccuracyWarning for w in caught[first:]), len(caught)
                 return found
 
             found = release.correlation(level=LEVEL)
@@ -344,7 +344,7 @@ class Categories:
                 release = dpgep.release(table, epsilon=epsilon, delta=n**-1.1, seed=draw)
                 one = release.crosstab("a", level=LEVEL)
                 cells, found = release.crosstab("a", "b", level=LEVEL), release.means_by("a", ["number"], level=LEVEL)
-            said = any(w.category is dpgep.AccuracyWarning for w in caught)
+            said = any(w.category is dpgep.errors.AccuracyWarning for w in caught)
             counted = pd.crosstab(table["a"], table["b"].cat.add_categories("none").fillna("none"), dropna=False)
             if cells.counts.shape == self.shares.shape:
                 ends = (each.ravel() for each in (cells.low, cells.counts, cells.high))

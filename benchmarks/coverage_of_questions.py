@@ -170,7 +170,7 @@ def main() -> None:
                 if name in ("mca", "famd", "factors"):
                     values, truth, (low, high) = signed(values, truth, low, high)
                 held[name].append(np.ravel((low <= truth) & (truth <= high)))
-                said[name].append(any(w.category is dpgep.AccuracyWarning for w in caught))
+                said[name].append(any(w.category is dpgep.errors.AccuracyWarning for w in caught))
         for name, each in held.items():
             kept = np.array(each)
             entries, told = kept.mean(axis=0), (kept | np.array(said[name])[:, None]).mean()

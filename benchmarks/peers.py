@@ -113,7 +113,7 @@ CASES = {"pca": pca, "fda": fda, "cca": cca, "pls": pls}
 
 def solve(problem: Any, epsilon: float) -> dpgep.Solution:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", dpgep.AccuracyWarning)
+        warnings.simplefilter("ignore", dpgep.errors.AccuracyWarning)
         return dpgep.solve(problem, epsilon=epsilon, delta=1e-6, n_components=K, method="release")
 
 

@@ -48,7 +48,9 @@ def of_columns(n: int, d: int, rng: np.random.Generator) -> tuple[float, float]:
 
     def solve() -> None:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", dpgep.AccuracyWarning)  # rows without directions: nobody reads the answer
+            warnings.simplefilter(
+                "ignore", dpgep.errors.AccuracyWarning
+            )  # rows without directions: nobody reads the answer
             dpgep.solve(moments, epsilon=1.0, delta=1e-6, n_components=3, n_threads=1)
 
     return seconds, processor_seconds(solve)

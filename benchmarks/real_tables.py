@@ -244,7 +244,7 @@ def cells_of(table: str, models: list[str], draws: int) -> Iterator[Cell]:
                 if not any(solution.diagnostics.lost) and math.isfinite(error := question.error(solution)):
                     true.append(error)
                     stated.append(solution.diagnostics.expected_subspace_error)
-                    warned.append(any(issubclass(warning.category, dpgep.AccuracyWarning) for warning in caught))
+                    warned.append(any(issubclass(warning.category, dpgep.errors.AccuracyWarning) for warning in caught))
             pairs = (statistics.median(true), statistics.median(stated)) if true else (math.nan, math.nan)
             of_warned = statistics.fmean(warned) if warned else math.nan
             yield Cell(table, model, epsilon, len(true) / max(asked, 1), *pairs, of_warned)

@@ -120,7 +120,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="small sizes, slopes printed but not judged")
     parser.add_argument("--output", type=Path, help="where to write the picture")
     arguments = parser.parse_args()
-    warnings.simplefilter("ignore", dpgep.AccuracyWarning)
+    warnings.simplefilter("ignore", dpgep.errors.AccuracyWarning)
     shrink, rounds = (20, 1) if arguments.quick else (1, 3)
     d_fixed, n_fixed = 100_000 // shrink, 10_000 // shrink
     people = [size // shrink for size in (1_000, 3_000, 10_000, 30_000, 100_000)]

@@ -102,8 +102,8 @@ def squared_sine_distance(rows: Matrix, reference: Matrix) -> float:
 def solve_seeded(problem: Any, seed: int, **arguments: Any) -> dpgep.Solution:
     """`dpgep.solve` with a seed, so that a figure can be reproduced. A seeded run is not private."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", dpgep.PrivacyWarning)
-        warnings.simplefilter("ignore", dpgep.AccuracyWarning)
+        warnings.simplefilter("ignore", dpgep.errors.PrivacyWarning)
+        warnings.simplefilter("ignore", dpgep.errors.AccuracyWarning)
         return dpgep.solve(problem, seed=seed, **arguments)
 
 

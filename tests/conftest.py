@@ -100,12 +100,12 @@ def chain_of(error: BaseException | None) -> Iterator[BaseException]:
 @pytest.fixture
 def data_errors_lead_nowhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No error about data that a test raises has another in its chain, which might quote a person's value."""
-    raised: list[dpgep.DataError] = []
+    raised: list[dpgep.errors.DataError] = []
 
-    def noted(self: dpgep.DataError, *arguments: Any) -> None:
+    def noted(self: dpgep.errors.DataError, *arguments: Any) -> None:
         raised.append(self)
 
-    monkeypatch.setattr(dpgep.DataError, "__init__", noted)
+    monkeypatch.setattr(dpgep.errors.DataError, "__init__", noted)
     yield
     for error in raised:
         assert list(chain_of(error)) == [error]
@@ -136,8 +136,8 @@ def labelled_rows(rng: np.random.Generator) -> tuple[Matrix, NDArray[np.intp]]:
 def solve_seeded(problem: Any, seed: int = 0, **arguments: Any) -> dpgep.Solution:
     """`dpgep.solve` with a seed, for reproducible tests; its two expected warnings are silenced."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", dpgep.PrivacyWarning)
-        warnings.simplefilter("ignore", dpgep.AccuracyWarning)
+        warnings.simplefilter("ignore", dpgep.errors.PrivacyWarning)
+        warnings.simplefilter("ignore", dpgep.errors.AccuracyWarning)
         return dpgep.solve(problem, seed=seed, **arguments)
 
 

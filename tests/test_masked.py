@@ -152,7 +152,7 @@ def test_the_report_states_the_guarantee_and_whom_it_presumes(adjacency: Any) ->
     said = "3 sites that follow the protocol, against whoever knows the noise of at most 1 of them"
     assert said in report.to_markdown()
     restored = dpgep.load(bytes_of(moments))
-    with pytest.warns(dpgep.AccuracyWarning):
+    with pytest.warns(dpgep.errors.AccuracyWarning):
         assert restored.pca(["a", "b"]).privacy.mu == report.mu
     whole = dpgep.release(random_sums(terms, n=900), epsilon=1.0, delta=1e-6)
     # noise of k sites, k - 1 of them honest
@@ -576,7 +576,7 @@ def test_a_forked_child_cannot_answer() -> None:
         code = 1
         try:
             sites["north"].mask(random_sums(terms), keys)
-        except dpgep.PrivacyBudgetError as error:
+        except dpgep.errors.PrivacyBudgetError as error:
             code = 0 if "belongs to another process" in str(error) else 2
         finally:
             os._exit(code)
@@ -598,10 +598,10 @@ def test_a_budget_beyond_the_proof_is_refused() -> None:
 def test_a_site_whose_budget_does_not_suffice_sends_nothing() -> None:
     terms, budget = terms_of(), dpgep.Budget(epsilon=0.5, delta=1e-6)
     sites, keys = started(terms)
-    with pytest.raises(dpgep.PrivacyBudgetError, match="the budget cannot pay for mu"):
+    with pytest.raises(dpgep.errors.PrivacyBudgetError, match="the budget cannot pay for mu"):
         sites["north"].mask(random_sums(terms), keys, budget=budget)
     other = dpgep.Budget(epsilon=2.0, delta=1e-6, adjacency="add-remove")
-    with pytest.raises(dpgep.PrivacyBudgetError, match="spent under add-remove"):
+    with pytest.raises(dpgep.errors.PrivacyBudgetError, match="spent under add-remove"):
         sites["north"].mask(random_sums(terms), keys, budget=other)
     assert budget.releases == other.releases == ()
     sites["north"].mask(random_sums(terms), keys)  # the secret was not used

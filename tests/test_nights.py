@@ -145,7 +145,7 @@ def test_one_budget_pays_once_and_refuses_before_anything_is_there(tmp_path: Pat
     assert len(budget.releases) == 1
     assert budget.remaining_mu == pytest.approx(0, abs=1e-9)
     other = dpgep.Nights(tmp_path / "b.nights", bound=1.0, budget=budget)
-    with pytest.raises(dpgep.PrivacyBudgetError):
+    with pytest.raises(dpgep.errors.PrivacyBudgetError):
         other.add(rows_of(0), night="0")
     with pytest.raises(ValueError, match="holds no nights yet"):
         dpgep.Nights(tmp_path / "b.nights")
@@ -655,10 +655,10 @@ def test_a_preparation_is_bought_of_the_first_night_and_stays(path: Path) -> Non
 
 def test_a_first_night_that_is_too_small_to_be_prepared_of_is_named(path: Path) -> None:
     table = pd.DataFrame(rows_of(0, 4000), columns=["a", "b", "c"])
-    with pytest.warns(dpgep.AccuracyWarning, match=r"took 5\d% of the budget of all nights"):
+    with pytest.warns(dpgep.errors.AccuracyWarning, match=r"took 5\d% of the budget of all nights"):
         dpgep.Nights(path, epsilon=1.0, delta=1e-6).add(table[:300], night="1")
     with warnings.catch_warnings():
-        warnings.simplefilter("error", dpgep.AccuracyWarning)
+        warnings.simplefilter("error", dpgep.errors.AccuracyWarning)
         dpgep.Nights(path).add(table[300:600], night="2")
         dpgep.Nights(path.with_name("larger"), epsilon=1.0, delta=1e-6).add(table, night="1")
         dpgep.Nights(path.with_name("public"), **TERMS).add(table[:300], night="1")
@@ -674,7 +674,7 @@ def test_changes_without_drift_have_the_deviations_that_are_stated(
     nights = dpgep.Nights(path, keep=9, adjacency=adjacency, **TERMS)
     for night in range(60):
         with warnings.catch_warnings():
-            warnings.simplefilter("error", dpgep.AccuracyWarning)
+            warnings.simplefilter("error", dpgep.errors.AccuracyWarning)
             nights.add(rng.standard_normal((n, d)) / 18, night=str(night))
     monkeypatch.setattr(dpgep.nights, "_SLIGHT", 0.0)  # type: ignore[attr-defined]
     with nights._file.transaction() as tables:
@@ -707,7 +707,7 @@ def test_constants_without_noise_are_compared_too(path: Path) -> None:
         warnings.simplefilter("error")
         for night in range(56):
             nights.add(rows, night=str(night))
-    with pytest.warns(dpgep.AccuracyWarning, match=r"before: mean of column 0\. Compare"):
+    with pytest.warns(dpgep.errors.AccuracyWarning, match=r"before: mean of column 0\. Compare"):
         nights.add(rows[::-1] * [-39, 0], night="56")
     assert nights.labels[-1] == "56"
 

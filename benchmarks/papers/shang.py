@@ -236,7 +236,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="fewer rows, one epsilon and run, no picture")
     quick = parser.parse_args().quick
-    warnings.simplefilter("ignore", dpgep.PrivacyWarning)  # of delta, which is the paper's
+    warnings.simplefilter("ignore", dpgep.errors.PrivacyWarning)  # of delta, which is the paper's
     start = time.perf_counter()
     found = {}
     try:

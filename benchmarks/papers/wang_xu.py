@@ -326,7 +326,7 @@ def main() -> None:
     )
     parser.add_argument("--output", type=Path, help="where to write the picture")
     arguments = parser.parse_args()
-    warnings.simplefilter("ignore", dpgep.PrivacyWarning)  # delta is not below 1/n, which is the paper's choice
+    warnings.simplefilter("ignore", dpgep.errors.PrivacyWarning)  # delta is not below 1/n, which is the paper's choice
     start = time.perf_counter()
     panels = low_panels(arguments.quick) + sparse_panels(arguments.quick)
     for name in ("isolet5", "colon"):

@@ -5,6 +5,8 @@ import sys
 import warnings
 from typing import Any
 
+__all__ = ["AccuracyWarning", "DataChangedError", "DataError", "PrivacyBudgetError", "PrivacyWarning"]
+
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 

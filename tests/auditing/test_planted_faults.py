@@ -188,7 +188,7 @@ def kept_sums(patch: Patch, use: Callable[[Any], None]) -> None:
 def a_warning_from_exact_sums(patch: Patch) -> None:
     def warn(sums: Any) -> None:
         if sums.second[0, 0] % 2:
-            warnings.warn("the first column varies", dpgep.AccuracyWarning, stacklevel=2)
+            warnings.warn("the first column varies", dpgep.errors.AccuracyWarning, stacklevel=2)
 
     kept_sums(patch, warn)
 
@@ -202,7 +202,7 @@ def an_exact_number_in_a_log_line(patch: Patch) -> None:
 @fault("release() pca 2.0 add-remove")
 def the_number_of_people_in_a_message(patch: Patch) -> None:
     def warn(sums: Any) -> None:
-        warnings.warn(f"read {sums.n} rows", dpgep.AccuracyWarning, stacklevel=2)
+        warnings.warn(f"read {sums.n} rows", dpgep.errors.AccuracyWarning, stacklevel=2)
 
     kept_sums(patch, warn)
 

@@ -18,7 +18,7 @@ from dpgep import cli
 from dpgep.cli.ask import _sides
 
 Run = Callable[..., tuple[int, str, str]]
-pytestmark = pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::dpgep.errors.AccuracyWarning")
 NAMES = ("age", "height", "blood pressure", "a~b", "region=north")
 
 
@@ -30,7 +30,7 @@ def release() -> dpgep.Release:
     rows["weight"] = 0.9 * height + rng.normal(-80, 9, 3000)
     rows["blood pressure"] = rng.normal(120, 15, 3000)
     rows["sex"] = pd.Categorical(rng.choice(["F", "M"], 3000), categories=["F", "M"])
-    with pytest.warns(dpgep.PrivacyWarning, match="seeded"):
+    with pytest.warns(dpgep.errors.PrivacyWarning, match="seeded"):
         return dpgep.release(rows, epsilon=2.0, delta=1e-6, seed=0)
 
 
@@ -108,7 +108,7 @@ def test_dates_are_printed_as_dates(tmp_path: Path, capsys: pytest.CaptureFixtur
     people["sex"] = pd.Categorical(rng.choice(["F", "M"], 4000), categories=["F", "M"])
     data = dpgep.scan(people, dates=["joined"])
     auto = dpgep.AutoPreprocessing(quartiles=0.2)
-    with pytest.warns(dpgep.PrivacyWarning):
+    with pytest.warns(dpgep.errors.PrivacyWarning):
         dpgep.release(data, preprocessing=auto, epsilon=50.0, delta=1e-6, seed=0).save(path)
     release = dpgep.load(path)
     assert release.model._dates == (1,)

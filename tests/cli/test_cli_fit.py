@@ -119,7 +119,7 @@ def test_a_csv_with_names_categories_holes_and_dates(run: Run) -> None:
     assert sorted(os.listdir()) == ["out.json", "people.csv"]  # no part of a file is left
 
 
-@pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")
+@pytest.mark.filterwarnings("ignore::dpgep.errors.AccuracyWarning")
 def test_the_answer_is_that_of_the_library(run: Run) -> None:
     status, _, err = run(
         "pca", "people.csv", "--columns", "age,weight", "--bound", "200", *BUDGET, "--seed", "7", "-o", "o.json"
@@ -127,7 +127,7 @@ def test_the_answer_is_that_of_the_library(run: Run) -> None:
     assert status == 0
     assert "warning: the noise is seeded" in err or "seed" in err
     rows = dpgep.scan("people.csv")[["age", "weight"]]
-    with pytest.warns(dpgep.PrivacyWarning):
+    with pytest.warns(dpgep.errors.PrivacyWarning):
         expected = dpgep.solve(dpgep.pca(rows, bound=200), epsilon=8, delta=1e-5, seed=7)
     np.testing.assert_array_equal(dpgep.load("o.json").components, expected.components)
 
@@ -175,7 +175,7 @@ def test_classes_are_values_of_their_column(run: Run) -> None:
     assert run("fda", "labels.csv", "--labels", "c", "--classes", "a,b", *BUDGET, "-o", "p.json")[0] == 2
 
 
-@pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")
+@pytest.mark.filterwarnings("ignore::dpgep.errors.AccuracyWarning")
 def test_a_table_is_kept_and_asked_later(run: Run) -> None:
     options = ["--exclude", "id,name,region,joined,smoker", "--missing", "center"]
     status, out, _ = run("release", "people.csv", *options, *BUDGET, "-o", "people.dpgep")
@@ -372,7 +372,7 @@ def test_what_was_spent_before_a_failure_is_said(run: Run, monkeypatch: pytest.M
 
     def fail_late(*arguments: Any, **options: Any) -> None:
         real(*arguments, **options)
-        raise dpgep.DataChangedError("changed")
+        raise dpgep.errors.DataChangedError("changed")
 
     monkeypatch.setattr(dpgep, "solve", fail_late)
     words = ["--columns", "age", "--bound", "99", "--budget", "budget", "--share", "0.25", "-o", "o.json"]
@@ -390,7 +390,7 @@ def test_what_another_run_spends_meanwhile_is_not_said_of_this_one(run: Run, mon
         budget = dpgep.Budget.open("budget")
         with budget.reserve(0.25, adjacency="replace-one") as ledger:
             ledger.record(LedgerEntry("theirs", 0.1, ()))
-        raise dpgep.DataChangedError("changed")
+        raise dpgep.errors.DataChangedError("changed")
 
     monkeypatch.setattr(dpgep, "solve", others)
     words = ["--columns", "age", "--bound", "99", "--budget", "budget", "--share", "0.25", "-o", "o.json"]

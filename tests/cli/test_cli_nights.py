@@ -49,7 +49,7 @@ def test_people_who_come_again_are_counted(capsys: pytest.CaptureFixture[str]) -
     assert dpgep.Nights("register.nights").labels == ("night-0", "night-2")
 
 
-@pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")
+@pytest.mark.filterwarnings("ignore::dpgep.errors.AccuracyWarning")
 def test_classes_of_a_night(capsys: pytest.CaptureFixture[str]) -> None:
     asked = ["--exclude", "who", "--labels", "kind", "--classes", "x,y", *TERMS, "-o", "morning.dpgep", "--force"]
     for night in range(2):

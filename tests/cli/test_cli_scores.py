@@ -16,7 +16,7 @@ N = 900
 BUDGET = ["--epsilon", "8", "--delta", "1e-5"]
 QUIET = ["--quiet", "--seed", "3"]
 CATEGORIES = {"region": ["north", "south"]}
-SEEDED = pytest.mark.filterwarnings("ignore::dpgep.PrivacyWarning", "ignore::dpgep.AccuracyWarning")
+SEEDED = pytest.mark.filterwarnings("ignore::dpgep.errors.PrivacyWarning", "ignore::dpgep.errors.AccuracyWarning")
 Run = Callable[..., tuple[int, str, str]]
 
 

@@ -100,7 +100,7 @@ def test_a_row_that_changes_is_refused_in_any_pass_after_the_first(name: str, ro
         # a scan reads the first batch when it is made, and that pass goes on from there
         source = Source(rows, changed(rows), change_at)
         budget = dpgep.Budget(mu=5.0)
-        with pytest.raises(dpgep.DataChangedError, match=REFUSED):
+        with pytest.raises(dpgep.errors.DataChangedError, match=REFUSED):
             solve_seeded(make(dpgep.scan(source)), budget=budget, n_components=1, **options)
         assert source.passes == change_at
         assert budget.spent_mu > 0  # what was paid for stays spent
@@ -117,7 +117,7 @@ def test_the_attack_on_lazy_noise_is_refused() -> None:
     )
     operator.a.matvec(np.eye(D)[0])
     for _ in range(3):
-        with pytest.raises(dpgep.DataChangedError, match="nothing of this pass was released"):
+        with pytest.raises(dpgep.errors.DataChangedError, match="nothing of this pass was released"):
             operator.a.matvec(np.eye(D)[1])
 
 
@@ -133,7 +133,7 @@ def test_labels_that_change_are_refused(rows: Matrix) -> None:
 
     source = dpgep.scan(batches)
     problem = dpgep.fda(source[0], source[1], classes=[0, 1, 2], bound=8.0)
-    with pytest.raises(dpgep.DataChangedError, match=REFUSED):
+    with pytest.raises(dpgep.errors.DataChangedError, match=REFUSED):
         solve_seeded(problem, mu=1.0, n_components=1, method="rayleigh-flow")
 
 
@@ -154,7 +154,7 @@ def test_any_form_is_compared_however_it_is_cut(form: str, pieces: int, rows: Ma
     source = Source(positive, changed(positive), 3, form, pieces)
     other = dpgep.release(dpgep.pca(dpgep.scan(source), bound=8.0), mu=1.0, storage="operator")
     other.a.matvec(start)
-    with pytest.raises(dpgep.DataChangedError, match=REFUSED):
+    with pytest.raises(dpgep.errors.DataChangedError, match=REFUSED):
         other.a.matvec(np.eye(D)[1])
 
 
@@ -181,7 +181,7 @@ def test_a_chunk_that_is_computed_differently_is_refused(options: Any, rows: Mat
     with dask.config.set(scheduler="synchronous"):
         solve_seeded(dpgep.pca(dask_rows(rows, rows, 0), bound=8.0), mu=1.0, n_components=1, **options)
         problem = dpgep.pca(dask_rows(rows, later, 2), bound=8.0)
-        with pytest.raises(dpgep.DataChangedError, match=r"call persist\(\)"):
+        with pytest.raises(dpgep.errors.DataChangedError, match=r"call persist\(\)"):
             solve_seeded(problem, mu=1.0, n_components=1, **options)
 
 

@@ -603,7 +603,7 @@ def test_an_error_of_the_collection_itself_quotes_no_value() -> None:
     budget = dpgep.Budget(mu=1.0)
     sums = dpgep.Moments(PcaModel(2, True), bound=1.0)
     for run in (lambda: dpgep.solve(dpgep.pca(given, bound=1.0), budget=budget), lambda: sums.update(given)):
-        with nothing_spent(budget), pytest.raises(dpgep.DataError, match="message is suppressed") as caught:
+        with nothing_spent(budget), pytest.raises(dpgep.errors.DataError, match="message is suppressed") as caught:
             run()
         error: BaseException | None = caught.value
         while error is not None:

@@ -55,7 +55,9 @@ def labels() -> NDArray[np.str_]:
 
 
 def test_labels_that_nobody_lists_become_public_with_a_warning(x: Matrix, labels: Any) -> None:
-    with pytest.warns(dpgep.PrivacyWarning, match=r"every label that occurs.*solution\.model\.classes") as caught:
+    with pytest.warns(
+        dpgep.errors.PrivacyWarning, match=r"every label that occurs.*solution\.model\.classes"
+    ) as caught:
         problem = dpgep.fda(x, labels, bound=1.0)
     assert problem.model.classes == ("no", "secret", "yes")
     assert caught[0].filename == __file__
@@ -154,14 +156,14 @@ def test_dask_declares_categories_that_it_knows(x: Matrix) -> None:
 
 
 def test_categories_of_polars_that_are_collected_declare_nothing(x: Matrix) -> None:
-    with pytest.warns(dpgep.PrivacyWarning, match="every label that occurs"):
+    with pytest.warns(dpgep.errors.PrivacyWarning, match="every label that occurs"):
         problem = dpgep.fda(x, pl.Series(["no", "yes"] * (N // 2), dtype=pl.Categorical), bound=1.0)
     assert problem.model.classes == ("no", "yes")
 
 
 def test_whole_numbers_are_not_booleans(x: Matrix) -> None:
     for labels in (np.arange(N) % 2, (np.arange(N) % 2).tolist(), (np.arange(N) % 2).astype(float)):
-        with pytest.warns(dpgep.PrivacyWarning, match="every label that occurs"):
+        with pytest.warns(dpgep.errors.PrivacyWarning, match="every label that occurs"):
             dpgep.fda(x, labels, bound=1.0)
 
 
@@ -182,7 +184,7 @@ def test_what_is_no_classification_is_refused(labels: Any, x: Matrix) -> None:
     with pytest.raises(ValueError, match=r"would be published.*dpgep\.sir.*public set as classes=") as caught:
         dpgep.fda(x, labels, bound=1.0)
     assert "person" not in str(caught.value)
-    with pytest.warns(dpgep.PrivacyWarning):
+    with pytest.warns(dpgep.errors.PrivacyWarning):
         dpgep.fda(x, np.arange(N) % 100, bound=1.0)
     dpgep.fda(x, labels, classes="public", bound=1.0)  # the caller's word
     assert len(dpgep.fda(x, labels, classes=range(150), bound=1.0).model.classes) == 150
@@ -460,7 +462,7 @@ def test_categories_that_a_type_collects_are_published_with_a_warning_alone(kind
     """As features they are refused (test_tables): one person's category would be in the names."""
     values = (["z", "b", "a", "rare"] * N)[:N]
     labels = COLLECTED[kind](values)
-    with pytest.warns(dpgep.PrivacyWarning, match="every label that occurs, even one person's"):
+    with pytest.warns(dpgep.errors.PrivacyWarning, match="every label that occurs, even one person's"):
         found = dpgep.fda(x, labels, bound=1.0)
     assert found.model.classes == ("a", "b", "rare", "z")  # not in order of appearance
     table = pa.table({"x": x[:, 0], "y": x[:, 1], "label": pa.array(values).dictionary_encode()})

@@ -318,7 +318,7 @@ def test_names_that_are_no_column() -> None:
 
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.parametrize("bound", ["auto", 4.0])
-@pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")
+@pytest.mark.filterwarnings("ignore::dpgep.errors.AccuracyWarning")
 def test_methods_serve_people_or_refuse_them_before_they_are_paid(name: str, bound: Any) -> None:
     rows, ids = visits(100)
     budget = dpgep.Budget(epsilon=4.0, delta=1e-6)
@@ -474,7 +474,7 @@ def test_samples_of_people_find_the_components_of_weighted_rows(method: str) -> 
     assert found.eigenvalues[0] == pytest.approx(values[-1], rel=1e-4)
 
 
-@pytest.mark.filterwarnings("ignore::dpgep.PrivacyWarning", "ignore::dpgep.AccuracyWarning")
+@pytest.mark.filterwarnings("ignore::dpgep.errors.PrivacyWarning", "ignore::dpgep.errors.AccuracyWarning")
 def test_samples_of_people_in_batches_are_refused_for_being_in_batches() -> None:
     rows, ids = visits(60)
     table = pd.DataFrame(rows, columns=list("abcd")).assign(whose=ids)
@@ -552,7 +552,7 @@ def test_batches_are_the_rows_in_memory(height: int, bound: Any, is_text: bool) 
     person = np.char.add("patient ", ids.astype(str)) if is_text else ids
     given: dict[str, Any] = {"bound": bound, "adjacency": "add-remove"}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", dpgep.AccuracyWarning)
+        warnings.simplefilter("ignore", dpgep.errors.AccuracyWarning)
         expected = solve_seeded(dpgep.pca(rows, person=ids, **given), **BUDGET)
         source = dpgep.scan(batches(rows, person, height))
         found = solve_seeded(dpgep.pca(source[NAMES], person="patient_id", **given), **BUDGET)
@@ -658,7 +658,7 @@ def test_rows_that_change_after_they_were_counted_are_refused(changed: str) -> N
     problem = dpgep.pca(source[NAMES], person="patient_id", bound=4.0, adjacency="add-remove")
     assert problem.dataset.accumulate(partial(NormCounts, -40, 80), weight_bits=WEIGHT_BITS).counts.sum() == 60 * WHOLE
     order = orders[changed]
-    with pytest.raises((dpgep.DataChangedError, ValueError), match=r"different rows|more rows|different number"):
+    with pytest.raises((dpgep.errors.DataChangedError, ValueError), match=r"different rows|more rows|different number"):
         dpgep.solve(problem, budget=budget)
     assert budget.spent_mu == 0
 
@@ -690,7 +690,7 @@ def test_one_person_is_too_few_where_their_number_is_public() -> None:
 
 @pytest.mark.parametrize("bound", [1.0, "auto"])
 @pytest.mark.parametrize("n_rows", [0, 1, 3])
-@pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")
+@pytest.mark.filterwarnings("ignore::dpgep.errors.AccuracyWarning")
 def test_nobody_is_refused_where_the_number_of_people_is_secret(n_rows: int, bound: Any) -> None:
     given: dict[str, Any] = {"adjacency": "add-remove", "bound": bound}
     rows, ids = np.ones((n_rows, 4)), np.zeros(n_rows, int)

@@ -97,7 +97,7 @@ def test_the_default_grid_serves_small_budgets() -> None:
     moments = summed(visits())
     for mu in (0.03, 1.0, 30.0):
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", dpgep.AccuracyWarning)
+            warnings.simplefilter("ignore", dpgep.errors.AccuracyWarning)
             assert dpgep.release(moments, mu=mu).report.mu == mu
 
 
@@ -192,7 +192,7 @@ def test_dask_gives_the_bits_of_rows_in_memory(form: str, n_parts: int, bound: A
     """People have rows in several partitions."""
     table, facts = visits(), {"classes": ("no", "yes"), "bound": bound, "adjacency": "add-remove"}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", dpgep.AccuracyWarning)
+        warnings.simplefilter("ignore", dpgep.errors.AccuracyWarning)
         ours = solve_seeded(dpgep.fda(**on_dask(table, form, n_parts), **facts), **BUDGET)
         theirs = solve_seeded(dpgep.fda(table[NAMES], table["label"], person=table["key"], **facts), **BUDGET)
     assert ours.components.tobytes() == theirs.components.tobytes()
@@ -207,7 +207,7 @@ def test_spark_gives_the_bits_of_rows_in_memory(n_parts: int, bound: Any, monkey
     rows = pa.Table.from_pandas(table[[*NAMES, "key"]], preserve_index=False)
     cuts = [rows.num_rows * i // n_parts for i in range(n_parts + 1)]
     with in_place_of_pyspark(), warnings.catch_warnings():
-        warnings.simplefilter("ignore", dpgep.AccuracyWarning)
+        warnings.simplefilter("ignore", dpgep.errors.AccuracyWarning)
         frame = DataFrame([rows.slice(start, end - start) for start, end in pairwise(cuts)])
         given: dict[str, Any] = {
             "person": "key",
@@ -279,7 +279,7 @@ def test_rows_that_change_between_passes_are_noticed_in_whatever_order(changed: 
     if changed == "order":
         assert np.array_equal(problem.dataset.accumulate(make, weight_bits=WEIGHT_BITS).counts, first)
         return
-    with pytest.raises(dpgep.DataChangedError):
+    with pytest.raises(dpgep.errors.DataChangedError):
         problem.dataset.accumulate(make, weight_bits=WEIGHT_BITS)
 
 
@@ -614,7 +614,7 @@ WEIGHED: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.filterwarnings("ignore::dpgep.PrivacyWarning", "ignore::dpgep.AccuracyWarning")
+@pytest.mark.filterwarnings("ignore::dpgep.errors.PrivacyWarning", "ignore::dpgep.errors.AccuracyWarning")
 @pytest.mark.parametrize(
     ("way", "name", "bound"),
     [

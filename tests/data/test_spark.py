@@ -72,7 +72,7 @@ def test_partitions_sum_to_the_moments_of_all(n_parts: int, table: pa.Table) -> 
     np.testing.assert_array_equal(np.triu(pickle.loads(sums).limbs()[0]), np.triu(whole._sums.limbs()[0]))
 
 
-@pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")
+@pytest.mark.filterwarnings("ignore::dpgep.errors.AccuracyWarning")
 @pytest.mark.parametrize("n_parts", [1, 5])
 def test_rows_are_the_same_however_often_sums_are_merged(
     n_parts: int, table: pa.Table, monkeypatch: pytest.MonkeyPatch
@@ -120,7 +120,7 @@ def test_another_python_on_the_workers_is_named(monkeypatch: pytest.MonkeyPatch)
     table = pa.table({"a": [0.1, 0.2, 0.3], "b": [0.3, 0.2, 0.1]})
     with in_place_of_pyspark():
         problem = dpgep.pca(DataFrame([table]), bound=1.0)
-        with pytest.raises(dpgep.DataError, match=r"workers need Python 3\.\d+: PYSPARK_PYTHON") as raised:
+        with pytest.raises(dpgep.errors.DataError, match=r"workers need Python 3\.\d+: PYSPARK_PYTHON") as raised:
             dpgep.solve(problem, epsilon=1.0, delta=1e-6)
     assert "secret7" not in str(raised.value)
     assert len(str(raised.value)) <= 200

@@ -256,7 +256,7 @@ def test_rows_that_change_between_passes_are_noticed(spark: Any, frame: pd.DataF
 
     lazy = spread(spark, frame[NAMES])
     random = lazy.mapInArrow(changed, lazy.schema)
-    with pytest.raises(dpgep.DataChangedError, match=r"persist\(\)"):
+    with pytest.raises(dpgep.errors.DataChangedError, match=r"persist\(\)"):
         solve_seeded(dpgep.pca(random, bound=1.0), method="rayleigh-flow", mu=1.0, n_components=1)
 
 
@@ -376,7 +376,7 @@ def test_a_neighbour_with_the_same_answers_looks_the_same(adjacency: Any, spark:
 
 
 @pytest.mark.parametrize("is_text", [False, True])
-@pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")
+@pytest.mark.filterwarnings("ignore::dpgep.errors.AccuracyWarning")
 def test_people_with_rows_in_several_partitions(is_text: bool, spark: Any, frame: pd.DataFrame) -> None:
     """Spark brings the rows of each person together, in any order: the bits of rows in memory, for all passes."""
     ids = pd.Series(np.random.default_rng(0).integers(0, 200, len(frame)), name="key")

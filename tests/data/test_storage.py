@@ -164,8 +164,8 @@ def test_products_stop_where_the_memory_ends() -> None:
     limit = 32 * D * 8
     options = {"mu": 0.2, "n_components": 1, "storage": "operator", "memory_limit": limit, "seed": 1}
     with (
-        pytest.warns(dpgep.AccuracyWarning, match=r"had not converged after 8 directions.*memory_limit"),
-        pytest.warns(dpgep.PrivacyWarning),
+        pytest.warns(dpgep.errors.AccuracyWarning, match=r"had not converged after 8 directions.*memory_limit"),
+        pytest.warns(dpgep.errors.PrivacyWarning),
     ):
         solution = dpgep.solve(given, **options)
     assert solution.diagnostics.n_directions == 8
@@ -180,8 +180,8 @@ def test_components_of_noise_alone_are_named() -> None:
     one_spike = unit_rows(rng.standard_normal((4000, D)) * np.r_[12.0, np.full(D - 1, 0.1)])
     given = dpgep.pca(one_spike, center=False, bound=1.0)
     with (
-        pytest.warns(dpgep.AccuracyWarning, match=r"components \[2\] are lost: noise alone could produce them"),
-        pytest.warns(dpgep.PrivacyWarning),
+        pytest.warns(dpgep.errors.AccuracyWarning, match=r"components \[2\] are lost: noise alone could produce them"),
+        pytest.warns(dpgep.errors.PrivacyWarning),
     ):
         dpgep.solve(given, mu=0.3, n_components=2, storage="operator", seed=0)
 
@@ -193,7 +193,10 @@ def test_lazy_flows_stop_where_the_memory_ends() -> None:
     large = solve_seeded(given, **options)
     assert (small.diagnostics.converged, large.diagnostics.converged) == (False, True)
     assert len(small.diagnostics.objectives) < len(large.diagnostics.objectives) == 5
-    with pytest.warns(dpgep.AccuracyWarning, match=r"memory_limit|are lost"), pytest.warns(dpgep.PrivacyWarning):
+    with (
+        pytest.warns(dpgep.errors.AccuracyWarning, match=r"memory_limit|are lost"),
+        pytest.warns(dpgep.errors.PrivacyWarning),
+    ):
         dpgep.solve(given, memory_limit=24 * D * 8, seed=0, **options)
 
 

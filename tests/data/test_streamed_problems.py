@@ -178,7 +178,7 @@ def test_samples_of_people_need_memory(folder: Path) -> None:
 
 
 def test_a_large_delta_warns_also_where_rows_were_counted_on_the_way(rows: Matrix) -> None:
-    with pytest.warns(dpgep.PrivacyWarning, match="delta = 0.01 is not below 1/n"):
+    with pytest.warns(dpgep.errors.PrivacyWarning, match="delta = 0.01 is not below 1/n"):
         dpgep.solve(dpgep.pca(iter([rows]), bound=1.0), epsilon=1.0, delta=0.01)
 
 

@@ -371,7 +371,7 @@ def test_the_total_weight_is_free_under_replace_one() -> None:
 # ---- answers, reports and files ----
 
 
-@pytest.mark.filterwarnings("ignore::dpgep.PrivacyWarning", "ignore::dpgep.AccuracyWarning")
+@pytest.mark.filterwarnings("ignore::dpgep.errors.PrivacyWarning", "ignore::dpgep.errors.AccuracyWarning")
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 def test_errors_are_those_that_are_stated(adjacency: Any) -> None:
     """Of 100 releases in which noise dominates, 90 % of 1000 intervals hold the truth: 0.90 +- 0.05 with p < 1e-6."""
@@ -390,7 +390,7 @@ def test_errors_are_those_that_are_stated(adjacency: Any) -> None:
     assert np.mean(held) == pytest.approx(found.level, abs=0.05)
 
 
-@pytest.mark.filterwarnings("ignore::dpgep.PrivacyWarning", "ignore::dpgep.AccuracyWarning")
+@pytest.mark.filterwarnings("ignore::dpgep.errors.PrivacyWarning", "ignore::dpgep.errors.AccuracyWarning")
 @pytest.mark.parametrize("weighted", [True, False])
 def test_noise_in_a_released_number_is_counted_in_all_that_it_divides(weighted: bool) -> None:
     """Of rows as long as the bound it moves a variance as much as all other noise: 1 +- 0.23 with p < 1e-6."""
@@ -408,7 +408,7 @@ def test_noise_in_a_released_number_is_counted_in_all_that_it_divides(weighted: 
     assert np.std(found) == pytest.approx(math.sqrt(np.mean(stated)), rel=0.23)
 
 
-@pytest.mark.filterwarnings("ignore::dpgep.PrivacyWarning", "ignore::dpgep.AccuracyWarning")
+@pytest.mark.filterwarnings("ignore::dpgep.errors.PrivacyWarning", "ignore::dpgep.errors.AccuracyWarning")
 def test_intervals_of_eigenvalues_count_noise_in_a_released_number() -> None:
     rng = np.random.default_rng(6)
     x = np.c_[rng.choice([-0.9, 0.9], 3000), 0.1 * rng.standard_normal((3000, 2))]

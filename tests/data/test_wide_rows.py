@@ -210,7 +210,7 @@ def test_the_centre_of_noise_is_no_ritz_value(seeds: range) -> None:
 
 def storage_of(given: Any, k: int, **options: Any) -> str:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", dpgep.AccuracyWarning)
+        warnings.simplefilter("ignore", dpgep.errors.AccuracyWarning)
         solution = dpgep.solve(given, n_components=k, **{"mu": 2.0, **options})
     return str(solution.diagnostics.storage)
 

@@ -156,7 +156,7 @@ def test_expected_error_is_the_actual_one() -> None:
     rows = rows_of(rng, 4000)
     truth = np.linalg.eigh(rows.T @ rows)[1][:, -1]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", dpgep.PrivacyWarning)
+        warnings.simplefilter("ignore", dpgep.errors.PrivacyWarning)
         randomizer = GaussianRandomizer(4, 1.0, 20.0, 1e-9, seed=1)
     actual, expected = [], []
     for _ in range(200):
@@ -171,12 +171,12 @@ def test_expected_error_is_the_actual_one() -> None:
 def test_warnings_of_what_is_not_worth_having(rng: np.random.Generator) -> None:
     rows = rows_of(rng, 50, d=60)
     server = Aggregator(60, 1.0, 0.1, 1e-9)
-    with pytest.warns(dpgep.PrivacyWarning, match="seeded"):
+    with pytest.warns(dpgep.errors.PrivacyWarning, match="seeded"):
         server.add(GaussianRandomizer(60, 1.0, 0.1, 1e-9, seed=0).randomize_rows(rows))
-    with pytest.warns(dpgep.AccuracyWarning, match="are lost") as caught:
+    with pytest.warns(dpgep.errors.AccuracyWarning, match="are lost") as caught:
         server.solve(2)
     assert caught[0].filename == __file__
-    with pytest.warns(dpgep.PrivacyWarning, match="delta = 0.1 is not below 1/n = 0.02") as caught:
+    with pytest.warns(dpgep.errors.PrivacyWarning, match="delta = 0.1 is not below 1/n = 0.02") as caught:
         aggregate(rows[:, :2] * [1.0, 0.1], epsilon=2000.0, delta=0.1).solve(1)
     assert caught[0].filename == __file__
 

@@ -33,7 +33,7 @@ def test_the_method_simulates_the_clients() -> None:
     n, runs = 16, 600
     rows = np.random.default_rng(7).standard_normal((n, 3)) / 3
     problem = dpgep.pca(rows, center=False, bound=1.0)
-    with pytest.warns(dpgep.PrivacyWarning, match="seeded"):
+    with pytest.warns(dpgep.errors.PrivacyWarning, match="seeded"):
         client = GaussianRandomizer(3, 1.0, EPSILON, DELTA, seed=8)
 
     def deploy(_: int) -> dpgep.Solution:
@@ -73,7 +73,7 @@ def test_without_noise_it_is_release(correlated_rows: Matrix) -> None:
 def test_a_shared_budget_pays_what_each_person_would_spend(correlated_rows: Matrix) -> None:
     budget = dpgep.Budget(mu=1.0)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", dpgep.AccuracyWarning)
+        warnings.simplefilter("ignore", dpgep.errors.AccuracyWarning)
         solution = dpgep.solve(
             dpgep.pca(correlated_rows, center=False, bound=1.0), budget=budget, share=0.25, method="local-gaussian"
         )

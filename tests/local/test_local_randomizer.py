@@ -215,6 +215,6 @@ def test_noise_is_fresh_for_every_report_client_and_row() -> None:
 def test_a_seed_reproduces_and_warns() -> None:
     values = []
     for _ in range(2):
-        with pytest.warns(dpgep.PrivacyWarning, match="seeded run is not private"):
+        with pytest.warns(dpgep.errors.PrivacyWarning, match="seeded run is not private"):
             values.append(GaussianRandomizer(**TERMS, seed=3).randomize(np.ones(4)).values)
     np.testing.assert_array_equal(*values)

@@ -25,7 +25,7 @@ def sparse_rows(rng: np.random.Generator, n: int) -> Matrix:
 
 def aggregate(rows: Matrix, epsilon: float, delta: float | None = None) -> Aggregator:
     server = Aggregator(D, 1.0, epsilon, delta)
-    with pytest.warns(dpgep.PrivacyWarning, match="seeded"):
+    with pytest.warns(dpgep.errors.PrivacyWarning, match="seeded"):
         server.add(GaussianRandomizer(D, 1.0, epsilon, delta, seed=1).randomize_rows(rows))
     return server
 
@@ -72,7 +72,7 @@ def test_default_penalty_exceeds_the_largest_entry_of_the_noise() -> None:
 
 def test_status_is_reported(rng: np.random.Generator) -> None:
     server = aggregate(sparse_rows(rng, 2000), math.inf)
-    with pytest.warns(dpgep.AccuracyWarning, match="had not converged after 2 iterations") as caught:
+    with pytest.warns(dpgep.errors.AccuracyWarning, match="had not converged after 2 iterations") as caught:
         stopped = server.solve_sparse(2, 0.02, max_iterations=2)
     assert caught[0].filename == __file__
     assert "NOT converged" in str(stopped)

@@ -38,7 +38,7 @@ DEVIATION = math.sqrt(2) / mu_of(EPSILON, DELTA)
 
 def randomizer(dim: int, seed: int, **options: Any) -> GaussianRandomizer:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", dpgep.PrivacyWarning)
+        warnings.simplefilter("ignore", dpgep.errors.PrivacyWarning)
         return GaussianRandomizer(dim, 1.0, EPSILON, DELTA, seed=seed, **options)
 
 
@@ -214,7 +214,7 @@ def rejects_equal_low_bits(first: Matrix, second: Matrix) -> bool:
 
 def low_bit_reports(dtype: str) -> tuple[Matrix, Matrix]:
     """Reports of e1 and of e2 at (4, 1e-7)."""
-    with pytest.warns(dpgep.PrivacyWarning, match="seeded"):
+    with pytest.warns(dpgep.errors.PrivacyWarning, match="seeded"):
         client = GaussianRandomizer(2, 1.0, LOW_EPSILON, LOW_DELTA, dtype=dtype, seed=12)
     first, second = (client.randomize_rows(np.tile(x, (LOW_RUNS, 1))) for x in np.eye(2))
     return packed(first), packed(second)

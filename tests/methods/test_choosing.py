@@ -69,7 +69,7 @@ def solve_aloud(problem: Any, **arguments: Any) -> dpgep.Solution:
     """`dpgep.solve` with a seed, and its warnings of accuracy."""
     arguments = {"method": "auto"} | arguments
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", dpgep.PrivacyWarning)
+        warnings.simplefilter("ignore", dpgep.errors.PrivacyWarning)
         return dpgep.solve(problem, seed=1, **arguments)
 
 

@@ -121,7 +121,7 @@ def test_variance_that_was_cut_off_from_unknown_columns_is_said() -> None:
         lambda: dpgep.solve(dpgep.cca(x[:, :3], x[:, 3:]), n_components=1, **budget),
         lambda: dpgep.release(x, **budget).pca(standardize=True, n_components=1),
     ):
-        with pytest.warns(dpgep.AccuracyWarning, match="cut off, hold [0-9]+% as much variance as all else"):
+        with pytest.warns(dpgep.errors.AccuracyWarning, match="cut off, hold [0-9]+% as much variance as all else"):
             ask()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -133,7 +133,7 @@ def test_few_long_rows_are_said_where_units_count(rng: np.random.Generator) -> N
     x = rng.standard_normal((20_000, 4)) * [4, 3, 2, 1]
     longer = x * np.where(rng.random(20_000) < 0.03, 5.0, 1.0)[:, None]
     budget: dict[str, Any] = {"epsilon": 3.0, "delta": 1e-6, "n_components": 1}
-    with pytest.warns(dpgep.AccuracyWarning, match="of the rows took [0-9]+% of all variance"):
+    with pytest.warns(dpgep.errors.AccuracyWarning, match="of the rows took [0-9]+% of all variance"):
         dpgep.solve(dpgep.pca(longer), **budget)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -93,7 +93,7 @@ def test_data_are_served_or_refused_as_declared(name: str, data: Data) -> None:
 def test_budgets_are_taken_as_declared(name: str) -> None:
     budget, options = dpgep.Budget(mu=1.0), {**OPTIONS[name], "n_components": 1, "method": name}
     if METHODS[name].whole_budget:
-        with nothing_spent(budget), pytest.raises(dpgep.PrivacyBudgetError):
+        with nothing_spent(budget), pytest.raises(dpgep.errors.PrivacyBudgetError):
             solve_seeded(problem_of("rows"), 1, budget=budget, **options)
     else:
         assert solve_seeded(problem_of("rows"), 1, budget=budget, **options).privacy.mu == pytest.approx(1.0)
@@ -120,5 +120,5 @@ def test_a_matrix_free_release_serves_methods_of_products_alone(name: str) -> No
             operator.solve(1, method=name)
     else:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", dpgep.AccuracyWarning)
+            warnings.simplefilter("ignore", dpgep.errors.AccuracyWarning)
             assert operator.solve(1, method=name, **needed(METHODS[name])).components.shape == (1, D)

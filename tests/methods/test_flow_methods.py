@@ -312,7 +312,7 @@ def test_without_noise_and_refinement_it_is_the_flow_of_tan_et_al(name: str, d: 
         v[np.argsort(-np.abs(v))[sparsity:]] = 0.0
     options: dict[str, Any] = {"noise": "fresh"} if start == "sparse, fresh" else {"refine": False}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", dpgep.AccuracyWarning)
+        warnings.simplefilter("ignore", dpgep.errors.AccuracyWarning)
         solution = dpgep.solve(
             problem, epsilon=math.inf, n_components=1, method="truncated-rayleigh-flow", sparsity=sparsity, init=v,
             step_size=step_size, n_iterations=100, **options,
@@ -339,7 +339,7 @@ def test_a_published_flow_of_lazy_noise_costs_one_release_and_is_sparse(k: int) 
     """Also where the first answers allow no step."""
     for mu in (1e-3, 5.0):
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", dpgep.AccuracyWarning)
+            warnings.simplefilter("ignore", dpgep.errors.AccuracyWarning)
             solution = solve_seeded(
                 problems()["fda"], 1, mu=mu, n_components=k, method="truncated-rayleigh-flow", sparsity=3, refine=False
             )
@@ -454,11 +454,11 @@ def test_noise_alone_is_warned_of() -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         dpgep.solve(dpgep.pca(x, bound=1.0), epsilon=0.1, delta=1e-5, n_components=1, method="rayleigh-flow")
-    assert any(w.category is dpgep.AccuracyWarning and "noise alone" in str(w.message) for w in caught)
+    assert any(w.category is dpgep.errors.AccuracyWarning and "noise alone" in str(w.message) for w in caught)
 
 
 def test_an_unfinished_flow_is_warned_of() -> None:
-    with pytest.warns(dpgep.AccuracyWarning, match="raise n_iterations"):
+    with pytest.warns(dpgep.errors.AccuracyWarning, match="raise n_iterations"):
         dpgep.solve(problems()["pca"], mu=50.0, n_components=1, method="rayleigh-flow", n_iterations=2)
 
 

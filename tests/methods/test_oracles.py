@@ -186,7 +186,7 @@ def test_rank_deficient_within_scatter_is_solved_on_its_range(labelled_rows: tup
     x, labels = labelled_rows
     padded = np.column_stack([x, x[:, 0] + x[:, 1], np.zeros(len(x))]) / 2
     reference = exact(dpgep.fda(x / 2, labels, classes=range(4), bound=1.0))
-    with pytest.warns(dpgep.AccuracyWarning, match="rank 5 of 7"):
+    with pytest.warns(dpgep.errors.AccuracyWarning, match="rank 5 of 7"):
         ours = exact(dpgep.fda(padded, labels, classes=range(4), bound=1.0))
     np.testing.assert_allclose(ours.eigenvalues, reference.eigenvalues, rtol=1e-9)
     theirs = LinearDiscriminantAnalysis(solver="svd").fit(padded, labels).transform(padded)

@@ -17,8 +17,9 @@ from every_run import PCA_ALONE, SECOND_MOMENT_ALONE, runs
 from stored import bytes_of
 
 import dpgep
-from dpgep import AutoPreprocessing, Moments, Preprocessing, PrivacyBudgetError
+from dpgep import AutoPreprocessing, Moments, Preprocessing
 from dpgep.data.dataset import map_rows
+from dpgep.errors import PrivacyBudgetError
 from dpgep.methods import METHODS
 from dpgep.methods.preprocessing import Norms, noise_weights
 from dpgep.models import MODELS
@@ -224,9 +225,9 @@ def test_a_preparation_serves_other_data_of_the_same_table() -> None:
     parts[0].merge(parts[1])
     both = np.vstack(others)
     directly = problems(both, preprocessing=kept.preprocessing)["fda"]
-    with pytest.warns(dpgep.PrivacyWarning, match="seeded"):
+    with pytest.warns(dpgep.errors.PrivacyWarning, match="seeded"):
         one = dpgep.solve(parts[0], mu=1.0, seed=1)
-    with pytest.warns(dpgep.PrivacyWarning, match="seeded"):
+    with pytest.warns(dpgep.errors.PrivacyWarning, match="seeded"):
         two = dpgep.solve(directly, mu=1.0, seed=1)
     np.testing.assert_array_equal(one.components, two.components)
     np.testing.assert_array_equal(one.mean, two.mean)
@@ -270,7 +271,7 @@ def test_update_adds_all_or_nothing() -> None:
 @pytest.mark.parametrize("n_threads", [2, 3])
 def test_any_number_of_threads(n_threads: int) -> None:
     def run(threads: int) -> Any:
-        with pytest.warns(dpgep.PrivacyWarning, match="seeded"):
+        with pytest.warns(dpgep.errors.PrivacyWarning, match="seeded"):
             return dpgep.solve(problems(table(), bound="auto")["cca"], mu=2.0, seed=7, n_threads=threads)
 
     one, more = run(1), run(n_threads)
@@ -284,7 +285,7 @@ def test_streams_and_dask_as_in_memory() -> None:
     batches = dpgep.scan([x[:1], x[1:1500], x[1500:]], progress=False)
     solutions = []
     for source in (x, batches, dask.from_array(x, chunks=(700, 2))):
-        with pytest.warns(dpgep.PrivacyWarning, match="seeded"):
+        with pytest.warns(dpgep.errors.PrivacyWarning, match="seeded"):
             solutions.append(dpgep.solve(dpgep.pca(source, bound="auto"), mu=2.0, seed=3, n_components=2))
     for solution in solutions[1:]:
         np.testing.assert_array_equal(solution.components, solutions[0].components)
@@ -443,7 +444,7 @@ def test_noise_is_not_taken_for_people_of_another_norm() -> None:
     """Of 8000 bins of norms, noise fills one in 100 runs at five deviations: it would spoil these runs."""
     x = np.random.default_rng(0).standard_normal((2000, 4))
     problem = dpgep.pca(x, center=False, bound="auto")
-    with pytest.warns(dpgep.PrivacyWarning, match="seeded"):
+    with pytest.warns(dpgep.errors.PrivacyWarning, match="seeded"):
         bounds = [dpgep.solve(problem, mu=1.0, seed=seed).preprocessing.bound for seed in range(400)]
     assert 0.5 < min(bounds) <= max(bounds) < 10
 
@@ -543,7 +544,7 @@ def test_missing_values_wherever_rows_are(form: str) -> None:
         problem = dpgep.load(bytes_of(problem))
     solutions = []
     for each in (problem, expected):
-        with pytest.warns(dpgep.PrivacyWarning, match="seeded"):
+        with pytest.warns(dpgep.errors.PrivacyWarning, match="seeded"):
             solutions.append(dpgep.solve(each, mu=3.0, seed=2, n_components=2))
     np.testing.assert_array_equal(solutions[0].components, solutions[1].components)
 
@@ -739,7 +740,7 @@ def _wrong_and_said(n: int, draws: int) -> tuple[Any, Any]:
         x = (rng.standard_normal((n, 5)) + means) * 10.0 ** rng.uniform(-4, 4, 5)
         auto = AutoPreprocessing(precondition="columns")
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", dpgep.PrivacyWarning)
+            warnings.simplefilter("ignore", dpgep.errors.PrivacyWarning)
             found = dpgep.release(x, preprocessing=auto, epsilon=1.0, delta=1e-5, seed=seed).preprocessing
         wrong.append(np.abs(np.log(found.scale / x.std(axis=0))) > math.log(3))
         said.append(np.isin(np.arange(5), found.unsure))
@@ -757,7 +758,7 @@ def test_wrong_scales_are_said() -> None:
     assert not (wrong & ~said).any()
 
 
-@pytest.mark.filterwarnings("ignore::dpgep.PrivacyWarning")
+@pytest.mark.filterwarnings("ignore::dpgep.errors.PrivacyWarning")
 def test_scales_that_released_moments_show_are_not_called_unsure() -> None:
     """Bought variances alone leave a sixth of such tables with unsure columns, moments 2 in 100.
 
@@ -769,7 +770,7 @@ def test_scales_that_released_moments_show_are_not_called_unsure() -> None:
         rng = np.random.default_rng(1000 + seed)
         x = rng.standard_normal((3000, 6)) + rng.uniform(-2.5, 2.5, 6)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", dpgep.AccuracyWarning)
+            warnings.simplefilter("ignore", dpgep.errors.AccuracyWarning)
             named += bool(dpgep.release(x, epsilon=1.0, delta=1e-6, seed=seed).preprocessing.unsure)
     assert named < 5
 
@@ -794,7 +795,7 @@ def test_released_moments_show_scales_and_locations() -> None:
     assert unseen.restricted(np.array([2, 0])).unseen == (1,)
 
 
-@pytest.mark.filterwarnings("ignore::dpgep.PrivacyWarning", "ignore::dpgep.AccuracyWarning")
+@pytest.mark.filterwarnings("ignore::dpgep.errors.PrivacyWarning", "ignore::dpgep.errors.AccuracyWarning")
 def test_moments_show_no_scales_of_columns_whose_people_were_not_seen() -> None:
     """Entries that are cut off at a wrong scale may have released variances of about 1, too. With seeds."""
     auto = AutoPreprocessing(precondition="columns")
@@ -810,23 +811,23 @@ def test_a_scale_that_the_budget_does_not_show_is_named() -> None:
     x = table(2000)
     x[:, 3] = 7.0
     frame = pd.DataFrame(x, columns=list("abcde"))
-    with pytest.warns(dpgep.AccuracyWarning, match="did not show how wide column 'd' is") as caught:
+    with pytest.warns(dpgep.errors.AccuracyWarning, match="did not show how wide column 'd' is") as caught:
         solution = dpgep.solve(dpgep.pca(frame, standardize=True), mu=2.0)
     assert any(warning.message.solution is solution for warning in caught)
     assert solution.preprocessing.unsure == (3,)
-    with pytest.warns(dpgep.AccuracyWarning, match="how wide column 'd' is"):
+    with pytest.warns(dpgep.errors.AccuracyWarning, match="how wide column 'd' is"):
         released = dpgep.release(frame, mu=2.0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         released.pca(["a", "b"])  # the warning is about others
-    with pytest.warns(dpgep.AccuracyWarning, match="how wide column 'd' is"):
+    with pytest.warns(dpgep.errors.AccuracyWarning, match="how wide column 'd' is"):
         released.pca(["a", "d"])
-    with pytest.warns(dpgep.AccuracyWarning, match="how wide column 'd' is"):
+    with pytest.warns(dpgep.errors.AccuracyWarning, match="how wide column 'd' is"):
         released.describe(["a", "d"])
     assert dpgep.load(bytes_of(released)).preprocessing.unsure == (3,)
 
 
-@pytest.mark.filterwarnings("ignore::dpgep.PrivacyWarning")
+@pytest.mark.filterwarnings("ignore::dpgep.errors.PrivacyWarning")
 @pytest.mark.parametrize("low", [0, 1])
 def test_columns_of_two_values_are_as_wide_as_these_are_apart(low: int) -> None:
     """Not as a closer look at the frequent one alone shows, or an octave of noise: wrong by factors of 1e8 or 1e140."""
@@ -844,7 +845,7 @@ def test_indicators_have_a_public_range() -> None:
     words = ["often", "never", "seldom"]
     kinds = pd.Categorical(np.random.default_rng(0).choice(words, 2000, p=[0.6, 0.398, 0.002]), [*words, "nobody's"])
     with warnings.catch_warnings():
-        warnings.simplefilter("error", dpgep.AccuracyWarning)
+        warnings.simplefilter("error", dpgep.errors.AccuracyWarning)
         released = dpgep.release(pd.DataFrame({"kind": kinds, "age": table(2000)[:, 0]}), mu=0.5)
         alone = dpgep.release(pd.DataFrame({"kind": kinds}), mu=0.5)
     scale = released.preprocessing.scale

@@ -104,7 +104,7 @@ def test_two_unseeded_runs_differ(correlated_rows: Matrix) -> None:
 
 def test_a_seed_reproduces_warns_and_is_marked(correlated_rows: Matrix) -> None:
     problem = dpgep.pca(correlated_rows, bound=1.0)
-    with pytest.warns(dpgep.PrivacyWarning, match="a seeded run is not private"):
+    with pytest.warns(dpgep.errors.PrivacyWarning, match="a seeded run is not private"):
         first = dpgep.solve(problem, mu=20.0, seed=3)
     second, other = solve_seeded(problem, 3, mu=20.0), solve_seeded(problem, 4, mu=20.0)
     np.testing.assert_array_equal(first.components, second.components)
@@ -211,7 +211,7 @@ def test_two_runs_compose_as_google_composes_them(correlated_rows: Matrix) -> No
     assert all(0 < part.epsilon < 1 for part in parts if part.epsilon is not None)
     event = ComposedDpEvent([part.to_dp_event() for part in parts])
     assert PLDAccountant().compose(event).get_epsilon(1e-5) == pytest.approx(1.0, rel=2e-3)
-    with pytest.raises(dpgep.PrivacyBudgetError):
+    with pytest.raises(dpgep.errors.PrivacyBudgetError):
         solve_seeded(problem, budget=budget)
 
 
@@ -258,7 +258,7 @@ def test_an_empty_class_adds_no_direction(rng: np.random.Generator) -> None:
 
 def test_lost_components_warn(rng: np.random.Generator) -> None:
     x = unit_rows(rng.standard_normal((50, 200)))
-    with pytest.warns(dpgep.AccuracyWarning, match=r"components \[1, 2\] are lost: noise alone"):
+    with pytest.warns(dpgep.errors.AccuracyWarning, match=r"components \[1, 2\] are lost: noise alone"):
         dpgep.solve(dpgep.pca(x, bound=1.0), epsilon=0.1, delta=1e-5, n_components=2)
 
 
@@ -310,7 +310,7 @@ def test_a_paid_answer_survives_an_error_filter(rng: np.random.Generator) -> Non
     budget = dpgep.Budget(epsilon=0.1, delta=1e-5)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        with pytest.raises(dpgep.AccuracyWarning) as caught:
+        with pytest.raises(dpgep.errors.AccuracyWarning) as caught:
             dpgep.solve(problem, budget=budget, n_components=2)
     assert caught.value.solution.components.shape == (2, 200)
     assert budget.remaining_mu < 1e-5 * budget.mu
@@ -343,7 +343,7 @@ def test_no_error_is_hidden_where_noise_leaves_b_without_variance(seed: int) -> 
     assert solution.diagnostics.expected_subspace_error > 0.9  # of 1.2, a random plane
 
 
-@pytest.mark.filterwarnings("ignore::dpgep.PrivacyWarning", "ignore:.*of the rows exceed the bound")
+@pytest.mark.filterwarnings("ignore::dpgep.errors.PrivacyWarning", "ignore:.*of the rows exceed the bound")
 def test_rows_clipped_about_zero_far_from_their_mean_are_warned_of(rng: np.random.Generator) -> None:
     """Clipping about zero takes the variance along a far mean: the second direction comes first. About the mean, not.
 
@@ -352,7 +352,7 @@ def test_rows_clipped_about_zero_far_from_their_mean_are_warned_of(rng: np.rando
     mean = np.array([0.9, 0.0, 0.0])
     x = mean + rng.standard_normal((20_000, 3)) * [0.3, 0.25, 0.1]
     for budget in ({"epsilon": 1.0, "delta": 1e-6}, {"epsilon": math.inf}):
-        with pytest.warns(dpgep.AccuracyWarning, match="clipped about zero, far from their mean of length"):
+        with pytest.warns(dpgep.errors.AccuracyWarning, match="clipped about zero, far from their mean of length"):
             turned = dpgep.solve(dpgep.pca(x, bound=1.0), n_components=1, seed=0, **budget)
         assert abs(turned.components[0, 0]) < 0.3
         about = dpgep.pca(x, preprocessing=dpgep.Preprocessing(1.0, location=mean))

@@ -281,10 +281,10 @@ def test_a_singular_b_is_solved_on_its_range() -> None:
     a, b = rng.standard_normal((D, D)), half.T @ half
     problem = dpgep.gep(a + a.T, b, n=N, sensitivity_a=1.0, sensitivity_b=1.0)
     expected = solve_seeded(problem, epsilon=math.inf, n_components=2)
-    with pytest.warns(dpgep.AccuracyWarning, match="B is singular: rank 5 of 8"):
+    with pytest.warns(dpgep.errors.AccuracyWarning, match="B is singular: rank 5 of 8"):
         solution = dpgep.solve(problem, epsilon=math.inf, n_components=2, method="dpsr", **ENOUGH)
     assert angle(solution.components, expected.components) < 1e-6
-    with pytest.warns(dpgep.AccuracyWarning, match="which leaves 5 of 7 components"):
+    with pytest.warns(dpgep.errors.AccuracyWarning, match="which leaves 5 of 7 components"):
         assert dpgep.solve(problem, epsilon=math.inf, n_components=7, method="dpsr", **ENOUGH).n_components == 5
     with pytest.raises(np.linalg.LinAlgError, match="a sparse solution needs regularization"):
         dpgep.solve(problem, epsilon=math.inf, n_components=2, method="dpsrs", sparsity=4, **ENOUGH)
@@ -295,19 +295,19 @@ def test_a_singular_b_is_solved_on_its_range() -> None:
 
 def test_what_has_not_converged_warns() -> None:
     run: dict[str, Any] = {"epsilon": math.inf, "n_components": 2, "method": "dpsr"}
-    with pytest.warns(dpgep.AccuracyWarning, match="the second phase had not converged after 2 products"):
+    with pytest.warns(dpgep.errors.AccuracyWarning, match="the second phase had not converged after 2 products"):
         dpgep.solve(problems()["pca"], **run, n_iterations_a=1, n_iterations_b=1)
     sizes: dict[str, Any] = {"n": N, "sensitivity_a": 1.0, "sensitivity_b": 1.0}
     correlated = dpgep.gep(np.diag(np.arange(D) + 1.0), np.ones((D, D)) + 0.01 * np.eye(D), **sizes)
     with (
-        pytest.warns(dpgep.AccuracyWarning, match="has not separated the eigenvectors of B"),
-        pytest.warns(dpgep.AccuracyWarning, match="the second phase had not converged"),
+        pytest.warns(dpgep.errors.AccuracyWarning, match="has not separated the eigenvectors of B"),
+        pytest.warns(dpgep.errors.AccuracyWarning, match="the second phase had not converged"),
     ):
         dpgep.solve(correlated, **run, n_iterations_b=1, n_iterations_a=5)
 
 
 def test_lost_components_warn() -> None:
-    with pytest.warns(dpgep.AccuracyWarning, match="are lost: noise alone could produce them"):
+    with pytest.warns(dpgep.errors.AccuracyWarning, match="are lost: noise alone could produce them"):
         dpgep.solve(problems()["pca"], mu=0.01, n_components=1, method="dpsr", n_iterations_a=50000)
 
 

@@ -31,7 +31,7 @@ def solved(views: SparseViews, k: int, seed: int, **options: Any) -> tuple[dpgep
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         solution = dpgep.solve(dpgep.cca(views.x, views.y, bound=views.bound), n_components=k, seed=seed, **arguments)
-    return solution, [str(w.message) for w in caught if issubclass(w.category, dpgep.AccuracyWarning)]
+    return solution, [str(w.message) for w in caught if issubclass(w.category, dpgep.errors.AccuracyWarning)]
 
 
 @pytest.mark.one_in(2)

@@ -43,8 +43,8 @@ def rows(n=4000, d=6, seed=0):
 
 def solve(problem, method="dp-vrpca", **arguments):
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", dpgep.PrivacyWarning)
-        warnings.simplefilter("ignore", dpgep.AccuracyWarning)
+        warnings.simplefilter("ignore", dpgep.errors.PrivacyWarning)
+        warnings.simplefilter("ignore", dpgep.errors.AccuracyWarning)
         return dpgep.solve(problem, method=method, **{"n_components": 2, "seed": 7, **arguments})
 
 
@@ -303,7 +303,7 @@ def test_the_report_composes_what_the_ledger_holds(method):
 @pytest.mark.parametrize("form", [{"rho": 0.1}, {"mu": 1.0}])
 def test_budgets_without_epsilon_and_delta_are_refused(form):
     budget = dpgep.Budget(**form)
-    with pytest.raises(dpgep.PrivacyBudgetError, match=r"a separate \(epsilon, delta\) budget"):
+    with pytest.raises(dpgep.errors.PrivacyBudgetError, match=r"a separate \(epsilon, delta\) budget"):
         solve(dpgep.pca(rows(), center=False, bound=1.0), budget=budget)
     assert budget.remaining_mu == budget.mu
 
@@ -311,13 +311,13 @@ def test_budgets_without_epsilon_and_delta_are_refused(form):
 def test_a_part_of_a_budget_is_refused_and_a_whole_one_is_taken():
     problem = dpgep.pca(rows(), center=False, bound=1.0)
     budget = dpgep.Budget(epsilon=1.0, delta=DELTA)
-    with pytest.raises(dpgep.PrivacyBudgetError, match="a separate"):
+    with pytest.raises(dpgep.errors.PrivacyBudgetError, match="a separate"):
         solve(problem, budget=budget, share=0.5)
     assert budget.remaining_mu == budget.mu
     assert solve(problem, budget=budget).privacy.epsilon == 1.0
     assert budget.remaining_mu == 0.0
     for method in ("release", "dp-spca"):
-        with pytest.raises(dpgep.PrivacyBudgetError):
+        with pytest.raises(dpgep.errors.PrivacyBudgetError):
             solve(problem, method, budget=budget)
 
 
@@ -326,7 +326,7 @@ def test_what_is_left_after_another_run_is_refused():
     budget = dpgep.Budget(epsilon=1.0, delta=DELTA)
     solve(problem, "release", budget=budget, share=0.1)
     left = budget.remaining_mu
-    with pytest.raises(dpgep.PrivacyBudgetError, match="a separate"):
+    with pytest.raises(dpgep.errors.PrivacyBudgetError, match="a separate"):
         solve(problem, budget=budget)
     assert budget.remaining_mu == left
 
@@ -337,9 +337,9 @@ def test_a_ledger_takes_nothing_beside_samples():
     ledger.record(LedgerEntry("samples", None, (), event=dp_accounting.GaussianDpEvent(5.0)))
     assert ledger.remaining == 0.0
     for refused in (LedgerEntry("more", None, ()), LedgerEntry("gaussian", 0.01, ())):
-        with pytest.raises(dpgep.PrivacyBudgetError):
+        with pytest.raises(dpgep.errors.PrivacyBudgetError):
             ledger.record(refused)
-    with pytest.raises(dpgep.PrivacyBudgetError):
+    with pytest.raises(dpgep.errors.PrivacyBudgetError):
         ledger.whole_target()
 
 
@@ -397,11 +397,11 @@ def test_a_single_step_has_an_answer_too(epsilon):
 def test_samples_are_paid_for_with_the_ledgers_own_target(target):
     problem = dpgep.pca(np.eye(6)[[0, 1, 2] * 20], bound=1.0, center=False)
     curator = Curator(problem, ledger := Ledger(0.2367, target), noise_stream())
-    with pytest.raises(dpgep.PrivacyBudgetError, match=r"separate|curator\.target"):
+    with pytest.raises(dpgep.errors.PrivacyBudgetError, match=r"separate|curator\.target"):
         curator.answer(Samples(SampledMechanism(0.1, 5, 0), (10.0, 1e-6), 0.0))
     assert not ledger.releases
     assert not problem.dataset.people.passes
     if target is None:
-        with pytest.raises(dpgep.PrivacyBudgetError, match="separate"):
+        with pytest.raises(dpgep.errors.PrivacyBudgetError, match="separate"):
             ledger.record(LedgerEntry("samples", None, ()))
         assert not ledger.releases

@@ -57,7 +57,7 @@ def test_answers_reach_as_far_as_twice_as_much_was_clipped() -> None:
     assert not np.any(clipping_reach(None, np.ones(2), restored, np.diagonal))
 
 
-@pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")
+@pytest.mark.filterwarnings("ignore::dpgep.errors.AccuracyWarning")
 @pytest.mark.statistical
 def test_correlations_of_categories_are_held(rng: np.random.Generator) -> None:
     """Of 60 tables: by Hoeffding, a mean below 0.61 has a probability of 1e-6 where it is expected to be 0.95.
@@ -80,7 +80,7 @@ def test_correlations_of_categories_are_held(rng: np.random.Generator) -> None:
     assert np.mean(unsaid) < np.mean(held)
 
 
-@pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")
+@pytest.mark.filterwarnings("ignore::dpgep.errors.AccuracyWarning")
 @pytest.mark.parametrize("standardize", [True, False])
 def test_eigenvalues_and_angles_hold_what_clipping_may_have_done(standardize: bool, rng: np.random.Generator) -> None:
     rows = np.exp(0.8 * rng.standard_normal((20_000, 4)) + 0.6 * rng.standard_normal((20_000, 1)))
@@ -111,7 +111,7 @@ def test_what_clipping_has_taken_is_warned_of(rng: np.random.Generator) -> None:
         release.pca(standardize=True, n_components=1).intervals,
     ]
     for answer in answers:
-        with pytest.warns(dpgep.AccuracyWarning, match="columns such as '?3") as caught:
+        with pytest.warns(dpgep.errors.AccuracyWarning, match="columns such as '?3") as caught:
             answer()
         assert all(len(str(each.message)) <= 200 for each in caught)
     exact = dpgep.release(own, epsilon=math.inf)
@@ -119,7 +119,7 @@ def test_what_clipping_has_taken_is_warned_of(rng: np.random.Generator) -> None:
     exact.mean_intervals()
 
 
-@pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")
+@pytest.mark.filterwarnings("ignore::dpgep.errors.AccuracyWarning")
 def test_means_and_coefficients_hold_what_clipping_may_have_done(rng: np.random.Generator) -> None:
     """Means of skewed columns, of which clipping takes the ends; bounded rows have longer intervals."""
     rows = np.exp(0.5 * rng.standard_normal((20_000, 3)) + 0.5 * rng.standard_normal((20_000, 1)))

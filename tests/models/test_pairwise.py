@@ -296,7 +296,7 @@ def test_errors_of_sparse_components_are_stated(standardize: bool, sparsity: Any
     assert 0 < solution.diagnostics.expected_error[0] < 1
 
 
-@pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")
+@pytest.mark.filterwarnings("ignore::dpgep.errors.AccuracyWarning")
 def test_recommended_components_count_the_people_of_pairs() -> None:
     """Independent columns: no component. Of 40 samples, two are 10 deviations of what chance makes at 1/200."""
     n, found = 4000, []
@@ -413,7 +413,7 @@ def test_other_models_are_refused(name: str) -> None:
         REFUSED[name](with_holes(1000)[1])
 
 
-@pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")
+@pytest.mark.filterwarnings("ignore::dpgep.errors.AccuracyWarning")
 @pytest.mark.parametrize(
     "options",
     [{"method": "clipped-power"}, {"method": "rayleigh-flow"}, {"storage": "operator"}, {"screen": 3}],
@@ -440,7 +440,7 @@ def test_a_map_of_columns_is_of_no_pairs() -> None:
     assert bought.preprocessing.linear is None
 
 
-@pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")
+@pytest.mark.filterwarnings("ignore::dpgep.errors.AccuracyWarning")
 def test_few_people_of_whom_noise_leaves_a_negative_number_are_some() -> None:
     for seed in range(20):
         found = dpgep.release(with_holes(40)[1], epsilon=0.001, delta=1e-6, adjacency="add-remove", seed=seed, **BOUGHT)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import dpgep
 from dpgep.models.bins import Histograms, Magnitudes
 
-pytestmark = pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::dpgep.errors.AccuracyWarning")
 QUARTILES = [0.25, 0.5, 0.75]
 LAWS = {
     "normal": lambda rng, n: rng.normal(45, 15, n),

@@ -17,7 +17,7 @@ from dpgep.models import FdaModel
 from dpgep.models.preprocessing import Preprocessing
 from dpgep.models.redundant import Redundancy
 
-pytestmark = pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning", "ignore::dpgep.PrivacyWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::dpgep.errors.AccuracyWarning", "ignore::dpgep.errors.PrivacyWarning")
 
 WARDS, N = ("medicine", "surgery", "intensive care"), 3000
 ANSWERS = np.array(["no", "yes"])
@@ -75,7 +75,7 @@ def test_without_noise_it_is_the_solution_of_what_is_left() -> None:
     """Of indicators without the last of each column, with the same scores; B is not said to be singular."""
     table, labels, _ = patients(1)
     with warnings.catch_warnings():
-        warnings.simplefilter("error", dpgep.AccuracyWarning)
+        warnings.simplefilter("error", dpgep.errors.AccuracyWarning)
         found = dpgep.solve(dpgep.fda(table, labels, classes=["no", "yes"], bound=100.0), epsilon=math.inf)
     rows = pd.get_dummies(table).to_numpy(float)
     few = rows[:, [0, 1, 2, 3, 4, 6]]

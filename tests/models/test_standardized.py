@@ -115,7 +115,7 @@ def test_without_noise_a_constant_column_has_no_weight(
     fewer = dict(options)
     if fewer:
         fewer["sparsity"] = min(fewer["sparsity"], D)
-    with pytest.warns(dpgep.AccuracyWarning, match=r"columns 1, 7 are constant, without any weight$"):
+    with pytest.warns(dpgep.errors.AccuracyWarning, match=r"columns 1, 7 are constant, without any weight$"):
         solution = exact(x, n_components=2, **options)
     expected = dpgep.solve(problem_of(x[:, others]), epsilon=math.inf, n_components=2, **fewer)
     np.testing.assert_array_equal(solution.components[:, [1, D + 1]], 0.0)
@@ -129,7 +129,7 @@ def test_without_noise_a_constant_column_has_no_weight(
 
 def test_constant_columns_leave_fewer_components(rng: np.random.Generator) -> None:
     x = np.insert(table(rng, 500), 2, 1.0, axis=1)
-    with pytest.warns(dpgep.AccuracyWarning, match=f"column 2 is constant, .* leaves {D} of {D + 1} components"):
+    with pytest.warns(dpgep.errors.AccuracyWarning, match=f"column 2 is constant, .* leaves {D} of {D + 1} components"):
         assert exact(x).n_components == D
     with pytest.raises(np.linalg.LinAlgError, match="every column is constant"):
         exact(np.ones((50, 3)))
@@ -139,8 +139,8 @@ def test_with_noise_constant_columns_cost_little(rng: np.random.Generator) -> No
     x = table(rng)
     wide = np.insert(x, [0] * 3, 0.4, axis=1)
     truth = unit(exact(x, n_components=2))
-    lost = pytest.warns(dpgep.AccuracyWarning, match=r"columns 0, 1, 2 are constant, or lost in the noise")
-    with pytest.warns(dpgep.PrivacyWarning, match="seed"), lost:
+    lost = pytest.warns(dpgep.errors.AccuracyWarning, match=r"columns 0, 1, 2 are constant, or lost in the noise")
+    with pytest.warns(dpgep.errors.PrivacyWarning, match="seed"), lost:
         solution = dpgep.solve(problem_of(wide), epsilon=3.0, delta=1e-6, n_components=2, seed=1)
     found = unit(solution)
     assert (np.abs(found[:, :3]) < 0.1).all()
@@ -287,7 +287,7 @@ def test_releases_of_sites_are_added_and_then_standardized(rng: np.random.Genera
     x = table(rng)
     facts: dict[str, Any] = {"bound": bound_of(x), "standardize": True}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", dpgep.PrivacyWarning)
+        warnings.simplefilter("ignore", dpgep.errors.PrivacyWarning)
         sites = [
             dpgep.release(dpgep.pca(part, **facts), mu=2.0, seed=i) for i, part in enumerate((x[:12000], x[12000:]))
         ]

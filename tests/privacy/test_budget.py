@@ -18,8 +18,9 @@ import pytest
 from conftest import Matrix
 
 import dpgep
-from dpgep import Budget, PrivacyBudgetError
+from dpgep import Budget
 from dpgep._dispatch import core
+from dpgep.errors import PrivacyBudgetError
 from dpgep.models.model import Adjacency
 from dpgep.privacy.accounting import delta_of, mu_of
 from dpgep.privacy.curator import Curator, Release

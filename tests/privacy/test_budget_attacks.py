@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from dpgep import Budget, PrivacyBudgetError
+from dpgep import Budget
+from dpgep.errors import PrivacyBudgetError
 from dpgep.privacy import budget_file
 from dpgep.privacy.budget import LastingBudget
 from dpgep.privacy.budget_file import BudgetFile, _hash_of, _head, _line

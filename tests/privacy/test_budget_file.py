@@ -25,8 +25,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpgep
-from dpgep import Budget, PrivacyBudgetError
+from dpgep import Budget
 from dpgep.cli import main
+from dpgep.errors import PrivacyBudgetError
 from dpgep.privacy import budget_file
 from dpgep.privacy.budget import LastingBudget
 from dpgep.privacy.budget_file import FileStore

@@ -68,9 +68,9 @@ def test_rows_and_people_are_not_paid_from_one_budget(lasts: bool, tmp_path: Pat
         for other in people:
             if other is first:
                 continue
-            with pytest.raises(dpgep.PrivacyBudgetError, match=r"this budget protects .*, this run .*person="):
+            with pytest.raises(dpgep.errors.PrivacyBudgetError, match=r"this budget protects .*, this run .*person="):
                 dpgep.release(rows, **other, bound=4.0, budget=budget, share=0.25)
-            with pytest.raises(dpgep.PrivacyBudgetError, match="this budget protects"):
+            with pytest.raises(dpgep.errors.PrivacyBudgetError, match="this budget protects"):
                 budget.charge(GAUSSIAN, what="a sum", adjacency="replace-one", person=name_of(other.get("person")))
         budget.charge(GAUSSIAN, what="a sum", adjacency="replace-one", person=name)
         assert budget.spent_mu == pytest.approx(math.hypot(spent, 0.01), rel=1e-12)
@@ -83,7 +83,9 @@ def test_people_with_one_row_each_are_paid_where_they_have_several() -> None:
     for some in (slice(None), first):
         person = pd.Series(ids[some], name="patient_id")
         dpgep.release(rows[some], person=person, bound=4.0, budget=budget, share=0.25)
-    with pytest.raises(dpgep.PrivacyBudgetError, match="this budget protects people by 'patient_id', this run rows"):
+    with pytest.raises(
+        dpgep.errors.PrivacyBudgetError, match="this budget protects people by 'patient_id', this run rows"
+    ):
         dpgep.release(rows[first], bound=4.0, budget=budget, share=0.25)
 
 
@@ -94,7 +96,7 @@ def test_the_file_of_a_budget_says_whose_rows_it_protects(tmp_path: Path) -> Non
         dpgep.Budget.open(file, **terms, person=person)
         again = dpgep.Budget.open(file, **terms)
         assert (again.unit, again.history[0]["unit"]) == (unit, unit)
-        with pytest.raises(dpgep.PrivacyBudgetError, match=f"has unit = .{unit}"):
+        with pytest.raises(dpgep.errors.PrivacyBudgetError, match=f"has unit = .{unit}"):
             dpgep.Budget.open(file, person="household")
     with pytest.raises(TypeError, match="person must be a name, got 7"):
         dpgep.Budget.open(tmp_path / "new", **terms, person=7)  # type: ignore[arg-type]

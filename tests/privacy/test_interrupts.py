@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from dpgep import Budget, PrivacyBudgetError
+from dpgep import Budget
+from dpgep.errors import PrivacyBudgetError
 from dpgep.privacy import budget_file
 from dpgep.privacy.budget_file import undisturbed
 from dpgep.privacy.ledger import AtomicReference, LedgerEntry

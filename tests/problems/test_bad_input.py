@@ -242,13 +242,13 @@ def test_an_exhausted_budget_raises_before_data_is_touched(
     object.__setattr__(problem.dataset.in_memory("a test").rows, "views", (rows(rng).view(Untouchable),))
     with pytest.raises(AssertionError, match="data was touched"):
         dpgep.solve(problem, mu=1.0)
-    with pytest.raises(dpgep.PrivacyBudgetError, match="no data was read and nothing was spent"):
+    with pytest.raises(dpgep.errors.PrivacyBudgetError, match="no data was read and nothing was spent"):
         dpgep.solve(problem, budget=budget)
 
 
 def test_large_delta_warns(rng: np.random.Generator) -> None:
     problem = dpgep.pca(rows(rng) + 1, center=False, bound=1.0)  # a strong first component: no other warning
-    with pytest.warns(dpgep.PrivacyWarning, match=r"delta = 0.02 is not below 1/n = 0.0167"):
+    with pytest.warns(dpgep.errors.PrivacyWarning, match=r"delta = 0.02 is not below 1/n = 0.0167"):
         dpgep.solve(problem, epsilon=20.0, delta=0.02, n_components=1)
 
 
@@ -550,6 +550,6 @@ def test_sparse_rows_changed_behind_scipys_back_are_clipped_all_the_same(method:
     assert x.has_canonical_format
     x.indices[:] = 0
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", dpgep.AccuracyWarning)  # "release" says that rows were clipped
+        warnings.simplefilter("ignore", dpgep.errors.AccuracyWarning)  # "release" says that rows were clipped
         solution = dpgep.solve(dpgep.pca(x, center=False, bound=1.0), epsilon=np.inf, n_components=1, method=method)
     assert solution.eigenvalues[0] == pytest.approx(1.0)

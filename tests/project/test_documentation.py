@@ -57,7 +57,7 @@ def test_numbers_agree_as_far_as_a_page_shows_them(shown: str, printed: str, sam
 
 
 @pytest.mark.deep
-@pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")  # which noise alone may bring about
+@pytest.mark.filterwarnings("ignore::dpgep.errors.AccuracyWarning")  # which noise alone may bring about
 @pytest.mark.parametrize("noise", [" 1", " 2", " 3"])
 @pytest.mark.parametrize("page", SHOWING, ids=lambda page: page.name)
 def test_ranges_on_pages_hold_for_other_noise(page: Path, noise: str, tmp_path: Path) -> None:

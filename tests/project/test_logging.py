@@ -22,7 +22,7 @@ def logged(caplog: pytest.LogCaptureFixture, run: Any) -> list[str]:
     return [re.sub(r"\d+\.\d{3} s$", "", record.getMessage()) for record in caplog.records]
 
 
-@pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")
+@pytest.mark.filterwarnings("ignore::dpgep.errors.AccuracyWarning")
 @pytest.mark.parametrize("options", [{}, {"storage": "operator"}, {"method": "rayleigh-flow"}])
 @pytest.mark.parametrize("bound", [1.0, "auto"])
 def test_messages_do_not_depend_on_rows(

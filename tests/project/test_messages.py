@@ -142,15 +142,17 @@ def test_a_budget_is_no_truth_value(form: str, value: Any) -> None:
 
 def test_a_large_epsilon_has_a_word() -> None:
     problem = dpgep.pca(X + 1, center=False, bound=1.0)
-    with pytest.warns(dpgep.PrivacyWarning, match=re.escape("epsilon = 25 gives almost no protection")) as caught:
+    with pytest.warns(
+        dpgep.errors.PrivacyWarning, match=re.escape("epsilon = 25 gives almost no protection")
+    ) as caught:
         dpgep.solve(problem, epsilon=25.0, delta=1e-3, n_components=1)
     assert caught[0].filename == __file__
 
 
 def test_few_people_have_a_word() -> None:
-    with pytest.warns(dpgep.AccuracyWarning, match="60 people are few for 30 features"):
+    with pytest.warns(dpgep.errors.AccuracyWarning, match="60 people are few for 30 features"):
         dpgep.solve(dpgep.pca(np.random.default_rng(1).standard_normal((60, 30)), bound=6.0), mu=1.0, n_components=1)
-    with pytest.warns(dpgep.AccuracyWarning, match="could produce them; use more rows"):
+    with pytest.warns(dpgep.errors.AccuracyWarning, match="could produce them; use more rows"):
         dpgep.solve(dpgep.pca(np.random.default_rng(1).standard_normal((60, 4)), bound=2.0), mu=0.1, n_components=1)
 
 

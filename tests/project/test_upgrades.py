@@ -40,7 +40,7 @@ SAVED: dict[str, Callable[[], Any]] = {
 }
 
 
-@pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")
+@pytest.mark.filterwarnings("ignore::dpgep.errors.AccuracyWarning")
 @pytest.mark.parametrize("version", [0, 2])
 @pytest.mark.parametrize("kind", SAVED)
 def test_a_file_of_another_version_says_who_wrote_it(kind: str, version: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,6 +82,6 @@ def test_a_budget_of_another_version_is_not_spent(
     dpgep.Budget.open(path, **terms)
     monkeypatch.undo()
     content = path.read_bytes()
-    with pytest.raises(dpgep.PrivacyBudgetError, match="by another version of dpgep: go on with that one"):
+    with pytest.raises(dpgep.errors.PrivacyBudgetError, match="by another version of dpgep: go on with that one"):
         dpgep.Budget.open(path, **terms)
     assert path.read_bytes() == content

@@ -48,7 +48,7 @@ def rule(
     **options: Any,
 ) -> LinearClassifier:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", dpgep.PrivacyWarning)
+        warnings.simplefilter("ignore", dpgep.errors.PrivacyWarning)
         clipping: dict[str, Any] = {"preprocessing": preprocessing} if preprocessing else {"bound": bound}
         release = dpgep.release(dpgep.fda(x, labels, classes=classes, **clipping), epsilon=epsilon, delta=1e-6, seed=3)
     return release.classifier(**options)

@@ -10,7 +10,7 @@ from conftest import Matrix
 
 import dpgep
 
-pytestmark = pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning", "ignore::dpgep.PrivacyWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::dpgep.errors.AccuracyWarning", "ignore::dpgep.errors.PrivacyWarning")
 
 TERMS: dict[str, Any] = {"bound": 1.8, "preprocessing": None, "epsilon": 1.0, "delta": 1e-6}
 

@@ -150,7 +150,7 @@ def test_other_attributes_are_refused_without_a_simulation(simulations: list[Acc
 
 def test_warnings_of_lost_components_come_with_the_solution(simulations: list[Accuracy]) -> None:
     x = np.random.default_rng(0).standard_normal((500, 30)) / 8
-    with pytest.warns(dpgep.AccuracyWarning, match="components .* are lost") as caught:
+    with pytest.warns(dpgep.errors.AccuracyWarning, match="components .* are lost") as caught:
         solution = dpgep.solve(dpgep.pca(x, bound=1.0), epsilon=0.1, delta=1e-6, n_components=2, method="release")
     assert caught[0].message.solution is solution  # type: ignore[union-attr]
     assert solution.diagnostics.lost == (True, True)

@@ -22,7 +22,7 @@ from statsmodels.multivariate.factor_rotation import rotate_factors
 
 import dpgep
 
-pytestmark = pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::dpgep.errors.AccuracyWarning")
 P = 6
 EXACT: dict[str, Any] = {"bound": 1e5, "epsilon": math.inf}
 
@@ -43,7 +43,7 @@ tables = pytest.mark.parametrize("table", TABLES)
 def released(x: Any, seed: int = 0, **terms: Any) -> dpgep.Release:
     """Without noise, or at epsilon = 1."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", dpgep.PrivacyWarning)
+        warnings.simplefilter("ignore", dpgep.errors.PrivacyWarning)
         return dpgep.release(x, seed=seed, **({"epsilon": 1.0, "delta": 1e-6, **terms} if terms else EXACT))
 
 
@@ -105,7 +105,7 @@ def test_a_graph_leaves_out_one_indicator_of_each_category_and_says_so(epsilon: 
     release = released(people, epsilon=epsilon)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warnings.simplefilter("ignore", dpgep.AccuracyWarning)
+        warnings.simplefilter("ignore", dpgep.errors.AccuracyWarning)
         found, path = release.graph(), release.regression_path("a")
     assert found.left_out == ("kind=x", "sex=F")
     assert found.names == ("a", "b", "kind=y", "kind=z", "sex=M")
@@ -333,7 +333,7 @@ def test_partial_and_regularized_canonical_correlations(table: str) -> None:
 
 
 @pytest.mark.statistical
-@pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning", "ignore::dpgep.PrivacyWarning")
+@pytest.mark.filterwarnings("ignore::dpgep.errors.AccuracyWarning", "ignore::dpgep.errors.PrivacyWarning")
 def test_what_others_explain_is_no_partial_canonical_correlation() -> None:
     # x and y depend on z alone: the noise and 20 000 people leave correlations of at most 0.1 or so
     rng = np.random.default_rng(4)

@@ -222,7 +222,7 @@ def test_correlations_beyond_one_are_said_to_be_so(rng: np.random.Generator) -> 
 
 def test_rows_clipped_without_noise_are_said_to_be_so(rng: np.random.Generator) -> None:
     raw = rng.standard_normal((500, 6))
-    with pytest.warns(dpgep.AccuracyWarning, match=r"\d+% of the rows exceed the bound"):
+    with pytest.warns(dpgep.errors.AccuracyWarning, match=r"\d+% of the rows exceed the bound"):
         dpgep.solve(dpgep.pca(raw, bound=1.0), epsilon=math.inf)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

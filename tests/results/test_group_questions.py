@@ -15,7 +15,7 @@ from dpgep.results.contingency import OTHER
 
 A, B = list("abc"), list("wxyz")
 MATRICES = (dpgep.Release.covariance, dpgep.Release.correlation, dpgep.Release.partial_correlation, dpgep.Release.graph)
-pytestmark = pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning", "ignore::dpgep.PrivacyWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::dpgep.errors.AccuracyWarning", "ignore::dpgep.errors.PrivacyWarning")
 
 
 def table(n: int = 600, seed: int = 0, *, dependent: float = 0.4, listed: int = 4) -> pd.DataFrame:

@@ -17,7 +17,7 @@ from stored import bytes_of
 
 import dpgep
 
-pytestmark = pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning", "ignore::dpgep.PrivacyWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::dpgep.errors.AccuracyWarning", "ignore::dpgep.errors.PrivacyWarning")
 TERMS: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
 TABLES = {
     "iris": datasets.load_iris(return_X_y=True),
@@ -269,7 +269,7 @@ def test_intervals_of_directions_hold_and_no_difference_is_lost(draws: int) -> N
 def test_covariances_that_noise_hides_are_warned_of() -> None:
     x, y = two_groups(3000, 0, differ=True)
     release = released(x, y, **TERMS, bound=40.0, seed=0)
-    with pytest.warns(dpgep.AccuracyWarning, match="noise hides directions in the covariances of groups .*1.*0"):
+    with pytest.warns(dpgep.errors.AccuracyWarning, match="noise hides directions in the covariances of groups .*1.*0"):
         release.common_spatial_patterns(target=1, background=0)
     release = released(x, y, epsilon=9.0, delta=1e-6, bound=8.0, seed=0)
     with warnings.catch_warnings():

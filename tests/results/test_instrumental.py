@@ -18,7 +18,7 @@ import dpgep
 def released(table: Any, **terms: Any) -> Any:
     """Without noise, or at epsilon = 1."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", dpgep.PrivacyWarning)
+        warnings.simplefilter("ignore", dpgep.errors.PrivacyWarning)
         return dpgep.release(table, **({"epsilon": 1.0, "delta": 1e-6, **terms} if terms else {"epsilon": math.inf}))
 
 
@@ -37,7 +37,7 @@ CASES: dict[str, tuple[Any, str | int, list[Any], list[Any]]] = {
 }
 
 
-@pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")
+@pytest.mark.filterwarnings("ignore::dpgep.errors.AccuracyWarning")
 @pytest.mark.parametrize("case", CASES)
 def test_without_noise_it_is_two_stage_least_squares(case: str) -> None:
     table, y, on, instruments = CASES[case]
@@ -106,7 +106,7 @@ def test_noise_makes_instruments_weak_and_the_first_stage_counts_it() -> None:
     values = []
     for draw in range(40):  # each has a deviation of 0.76, as 200 others had: the mean is 0.6 off beyond 5 deviations
         table = rng.standard_normal((200, 7))
-        with pytest.warns(dpgep.AccuracyWarning, match="instruments are weak"):
+        with pytest.warns(dpgep.errors.AccuracyWarning, match="instruments are weak"):
             values.append(released(table, bound=4.0, seed=draw).instrumental(0, [1], [2, 3, 4, 5, 6]).first_stage_f)
     assert 0.4 < np.mean(values) < 1.6
 
@@ -135,8 +135,8 @@ def test_instruments_that_noise_hides_from_before_the_clipping_are_no_error(seed
     rng = np.random.default_rng(seed)
     rows = np.exp(rng.standard_normal((300, 3)) @ rng.standard_normal((3, 3)))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", dpgep.PrivacyWarning)
-        warnings.simplefilter("ignore", dpgep.AccuracyWarning)
+        warnings.simplefilter("ignore", dpgep.errors.PrivacyWarning)
+        warnings.simplefilter("ignore", dpgep.errors.AccuracyWarning)
         found = dpgep.release(rows, epsilon=0.02, delta=1e-6, seed=seed).instrumental(0, [1], [2])
     ((low, high),) = found.intervals()
     assert low < found.coefficients[0] < high

@@ -296,7 +296,7 @@ def with_signal(name: str, size: float, seed: int) -> Any:
 
 @pytest.mark.one_in(2)
 @pytest.mark.statistical
-@pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")
+@pytest.mark.filterwarnings("ignore::dpgep.errors.AccuracyWarning")
 @pytest.mark.parametrize("epsilon", [20.0, math.inf])
 @pytest.mark.parametrize("name", ["standardized", "pca", "cca", "pls", "multiset-cca", "fda", "sir"])
 def test_chance_is_not_recommended_and_one_component_is(name: str, epsilon: float) -> None:
@@ -349,7 +349,7 @@ def test_constant_columns_without_noise_have_intervals(build: Any, rng: np.rando
     assert np.isfinite(found.eigenvalues).all()
 
 
-@pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")
+@pytest.mark.filterwarnings("ignore::dpgep.errors.AccuracyWarning")
 @pytest.mark.parametrize("seeds", [range(5), pytest.param(range(5, 12), marks=pytest.mark.deep)])
 @pytest.mark.parametrize("n", [2, 5, 200])
 def test_where_noise_made_b_indefinite_angles_may_be_any(n: int, seeds: range) -> None:
@@ -424,5 +424,5 @@ def test_variances_that_noise_drowns_are_warned_of() -> None:
 def test_redundancy_that_noise_hides_is_warned_of() -> None:
     x = np.random.default_rng(3).standard_normal((2000, 2))
     release = dpgep.release(x, bound=300.0, epsilon=0.1, delta=1e-6)
-    with pytest.warns(dpgep.AccuracyWarning, match="noise hides the columns"):
+    with pytest.warns(dpgep.errors.AccuracyWarning, match="noise hides the columns"):
         release.redundancy([0], [1])

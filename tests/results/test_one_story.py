@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import dpgep
 
-pytestmark = pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning", "ignore::dpgep.PrivacyWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::dpgep.errors.AccuracyWarning", "ignore::dpgep.errors.PrivacyWarning")
 
 
 def people(n: int, seed: int, unit: float = 1.0, origin: float = 0.0) -> pd.DataFrame:

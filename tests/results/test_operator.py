@@ -29,7 +29,7 @@ def rows(n: int = 3000, d: int = D, seed: int = 0) -> Matrix:
 def operator(problem: Any = None, seed: int = 0, **arguments: Any) -> dpgep.results.matrix_free.MatrixFreeRelease:
     arguments = arguments or {"mu": 5.0}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", dpgep.PrivacyWarning)
+        warnings.simplefilter("ignore", dpgep.errors.PrivacyWarning)
         return dpgep.release(
             dpgep.pca(rows(), bound=1.0) if problem is None else problem, seed=seed, **arguments, storage="operator"
         )

@@ -22,7 +22,7 @@ from dpgep.reports.report import document_of
 
 MiniRacer = pytest.importorskip("py_mini_racer").MiniRacer
 
-pytestmark = pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::dpgep.errors.AccuracyWarning")
 
 _DATA = re.compile(r'<script type="application/json" id="data">(.*?)</script>', re.DOTALL)
 _EVIL = "</script><img src=x>"

@@ -18,7 +18,7 @@ _CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shut
 
 pytestmark = [
     pytest.mark.skipif(_CHROMIUM is None, reason="there is no Chromium on PATH: CI's step `browser` installs it"),
-    pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning"),
+    pytest.mark.filterwarnings("ignore::dpgep.errors.AccuracyWarning"),
 ]
 
 _WIDTHS = (390, 800, 1400)

@@ -29,7 +29,7 @@ from dpgep.problems.builders import table_problem
 D, N = 6, 3000
 SCALE = np.geomspace(1.0, 300.0, D)
 NAMES = ("age", "height", "weight", "income", "visits", "dose")
-pytestmark = pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::dpgep.errors.AccuracyWarning")
 
 
 @pytest.fixture(name="x")
@@ -49,7 +49,7 @@ def labels_of(y: Matrix) -> Any:
 
 def released(given: Any, **budget: Any) -> dpgep.Release:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", dpgep.PrivacyWarning)
+        warnings.simplefilter("ignore", dpgep.errors.PrivacyWarning)
         return dpgep.release(given, seed=0, **(budget or {"epsilon": math.inf}))
 
 
@@ -121,7 +121,7 @@ def test_of_groups_too(clipping: dict[str, Any], x: Matrix, y: Matrix) -> None:
 def test_with_noise_the_answer_of_a_table_has_the_bits_of_solve(x: Matrix) -> None:
     """The same bound, the same blocks, the same noise: nothing is lost by asking later."""
     z = x / SCALE / 20
-    with pytest.warns(dpgep.PrivacyWarning):
+    with pytest.warns(dpgep.errors.PrivacyWarning):
         theirs = dpgep.solve(dpgep.pca(z, bound=1.0), epsilon=1.0, delta=1e-6, seed=0)
     ours = released(table_problem(z, bound=1.0), epsilon=1.0, delta=1e-6).pca()
     np.testing.assert_array_equal(ours.components, theirs.components)
@@ -257,7 +257,7 @@ def test_a_classifier_and_people_by_name(x: Matrix, y: Matrix) -> None:
 
 
 @pytest.mark.statistical
-@pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning", "ignore::dpgep.PrivacyWarning")
+@pytest.mark.filterwarnings("ignore::dpgep.errors.AccuracyWarning", "ignore::dpgep.errors.PrivacyWarning")
 @pytest.mark.parametrize("epsilon", [math.inf, 5.0])
 def test_people_have_categories_and_the_moments_of_the_release(epsilon: float) -> None:
     rng, n, drawn = np.random.default_rng(3), 20_000, 200_000
@@ -368,7 +368,7 @@ def test_rows_are_released_as_their_problem_is(x: Matrix, y: Matrix) -> None:
         (table_problem(x, y, edges=[-1, 0, 1], bound=BOUND), {"y": y, "edges": [-1, 0, 1]}),
     ]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", dpgep.PrivacyWarning)
+        warnings.simplefilter("ignore", dpgep.errors.PrivacyWarning)
         for problem, groups in pairs:
             ours, theirs = dpgep.release(x, **groups, **given), dpgep.release(problem, mu=1.0, seed=3)
             assert ours.fingerprint == theirs.fingerprint
@@ -378,7 +378,7 @@ def test_a_solution_has_its_release(x: Matrix, tmp_path: Path) -> None:
     """The same as that of `dpgep.release`, to be asked other questions; it knows its people, and no file holds it."""
     problem = dpgep.pca(x, bound=BOUND)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", dpgep.PrivacyWarning)
+        warnings.simplefilter("ignore", dpgep.errors.PrivacyWarning)
         solution, release = (run(problem, mu=1.0, seed=3) for run in (dpgep.solve, dpgep.release))
         screened = dpgep.solve(problem, mu=1.0, seed=3, screen=2, n_components=1)
     assert solution.release.fingerprint == release.fingerprint
@@ -487,14 +487,14 @@ def test_the_noise_of_all_groups_together(share: float, n_is_public: bool, rng: 
 def test_columns_that_drown_are_named(x: Matrix) -> None:
     frame = pd.DataFrame(x, columns=NAMES).assign(dose=1.0)
     release = released(table_problem(frame, preprocessing=PREPROCESSING))
-    with pytest.warns(dpgep.AccuracyWarning, match="column 'dose' is constant, without any weight"):
+    with pytest.warns(dpgep.errors.AccuracyWarning, match="column 'dose' is constant, without any weight"):
         release.pca(["dose", "age", "height"], standardize=True, n_components=1)
 
 
 def test_warnings_of_answers_point_at_the_line_that_asked(rng: np.random.Generator) -> None:
     release = released(table_problem(rng.standard_normal((50, 3)), bound=1.0), mu=0.1)
     for ask in (lambda: release.pca(n_components=1), lambda: release.cca([0], [1])):
-        with pytest.warns(dpgep.AccuracyWarning, match="lost") as caught:
+        with pytest.warns(dpgep.errors.AccuracyWarning, match="lost") as caught:
             ask()
         assert {each.filename for each in caught} == {__file__}
 
@@ -546,7 +546,7 @@ def test_undoing_the_clipping_makes_no_component_of_noise(rng: np.random.Generat
     x = rng.standard_normal((n, 3)) @ rng.standard_normal((3, d)) + rng.standard_normal((n, d))
     for seed in range(6):
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", dpgep.PrivacyWarning)
+            warnings.simplefilter("ignore", dpgep.errors.PrivacyWarning)
             release = dpgep.release(x, epsilon=0.1, delta=1e-3, seed=seed)
         assert all(release.pca(standardize=True, n_components=3).diagnostics.lost)
         assert np.abs(release.correlation().values).max() <= 1
@@ -655,7 +655,7 @@ def test_components_far_below_the_largest_noise_are_found(rng: np.random.Generat
     passed = 0
     for seed in range(60):
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", dpgep.PrivacyWarning)
+            warnings.simplefilter("ignore", dpgep.errors.PrivacyWarning)
             one, two = (
                 dpgep.release(table_problem(x, preprocessing=preprocessing), mu=0.5, seed=seed) for x in (alone, found)
             )
@@ -690,7 +690,7 @@ def test_intervals_of_covariances_cover(law: Any, budget: dict[str, float], rng:
     for draw in range(400):
         rows = rng.standard_normal((n, 3)) @ root.T + [1.0, 20.0, 0.0]
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", dpgep.PrivacyWarning)
+            warnings.simplefilter("ignore", dpgep.errors.PrivacyWarning)
             release = dpgep.release(table_problem(rows, preprocessing=preprocessing), seed=draw, **budget)
         estimate = release.covariance(rows=law)
         i, j = divmod(draw % 9, 3)
@@ -732,7 +732,7 @@ def test_labels_may_follow_the_rows() -> None:
     np.testing.assert_array_equal(*answers)
 
 
-@pytest.mark.filterwarnings("default::dpgep.AccuracyWarning")
+@pytest.mark.filterwarnings("default::dpgep.errors.AccuracyWarning")
 def test_sizes_of_long_rows_are_held_or_warned_of() -> None:
     """Log-normal columns have more variance than a bound and a noisy histogram show; correlations are not warned of."""
     n, d = 20_000, 5

@@ -32,7 +32,7 @@ def question(released: Release, target: int, on: Any, **options: Any) -> Regress
 
 def released(problem: Any, epsilon: float, seed: int | None = None) -> Release:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", dpgep.PrivacyWarning)
+        warnings.simplefilter("ignore", dpgep.errors.PrivacyWarning)
         return dpgep.release(problem, epsilon=epsilon, delta=1e-6, seed=seed)
 
 
@@ -164,7 +164,7 @@ def test_noise_errors_are_those_of_repeated_releases(
 
 @pytest.mark.deep
 @pytest.mark.statistical
-@pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")
+@pytest.mark.filterwarnings("ignore::dpgep.errors.AccuracyWarning")
 @pytest.mark.parametrize("shift", [0.0, 1.0])
 def test_coefficients_and_errors_are_right_where_first_order_is_not(
     shift: float, rng: np.random.Generator, report: Any
@@ -198,7 +198,9 @@ DRAWS, HELD = 120, 84
 
 
 @pytest.mark.statistical
-@pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")  # in one of a hundred draws a scale is far too large
+@pytest.mark.filterwarnings(
+    "ignore::dpgep.errors.AccuracyWarning"
+)  # in one of a hundred draws a scale is far too large
 @pytest.mark.parametrize(
     ("clipping", "epsilon"),
     [({"bound": 5.0}, 1.0), ({"preprocessing": dpgep.AutoPreprocessing(quantile=0.95)}, 0.6)],
@@ -314,7 +316,7 @@ def test_noise_that_drowns_the_columns_is_told(rng: np.random.Generator) -> None
     x = rng.standard_normal((300, 10))
     moments = released(dpgep.pca(x, bound=9.0), 0.3, seed=1)
     with pytest.warns(
-        dpgep.AccuracyWarning, match=r"noise drowns the covariance of the columns \(noise share 0\.\d+\)"
+        dpgep.errors.AccuracyWarning, match=r"noise drowns the covariance of the columns \(noise share 0\.\d+\)"
     ):
         fit = question(moments, 9, range(9))
     assert 0.5 < fit.noise_share < 1
@@ -326,11 +328,11 @@ def test_collinear_columns_are_named(rng: np.random.Generator) -> None:
     first, age = rng.random(20_000) < 0.5, rng.standard_normal(20_000)
     x = np.column_stack([first, ~first, age, first + age + rng.standard_normal(20_000)])
     moments = released(dpgep.pca(x, bound=5.0), 5.0, seed=1)
-    with pytest.warns(dpgep.AccuracyWarning) as caught:
+    with pytest.warns(dpgep.errors.AccuracyWarning) as caught:
         question(moments, 3, [2, 1, 0])
     assert any(str(warning.message).startswith("columns 1, 0 are nearly collinear") for warning in caught)
     with warnings.catch_warnings():
-        warnings.simplefilter("error", dpgep.AccuracyWarning)
+        warnings.simplefilter("error", dpgep.errors.AccuracyWarning)
         question(moments, 3, [2, 1])
 
 

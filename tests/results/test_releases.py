@@ -15,7 +15,7 @@ import dpgep
 from dpgep.privacy.accounting import epsilon_of
 
 D = 6
-pytestmark = pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::dpgep.errors.AccuracyWarning")
 
 
 def rows(rng: np.random.Generator, n: int = 2000) -> Matrix:
@@ -39,7 +39,7 @@ names = pytest.mark.parametrize("name", ["pca", "second moment", "cca", "pls", "
 
 def released(given: Any, **budget: Any) -> dpgep.Release:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", dpgep.PrivacyWarning)
+        warnings.simplefilter("ignore", dpgep.errors.PrivacyWarning)
         return dpgep.release(given, seed=0, **budget)
 
 
@@ -149,7 +149,7 @@ def test_a_budget_pays_once(rng: np.random.Generator) -> None:
     moments.solve(1)
     moments.solve(2, sparsity="auto")
     assert budget.spent_mu == pytest.approx(0.5)
-    with pytest.raises(dpgep.PrivacyBudgetError):
+    with pytest.raises(dpgep.errors.PrivacyBudgetError):
         dpgep.release(problem("pca", rows(rng)), budget=budget, share=0.8)
     with pytest.raises(TypeError, match=r"data must be rows, .* or a problem of rows"):
         dpgep.release(dpgep.gep(np.eye(3), n=10, sensitivity_a=1.0), mu=1.0)  # type: ignore[arg-type]

@@ -36,7 +36,7 @@ def people(n: int = 6000) -> tuple[Matrix, NDArray[Any]]:
 
 def density(solution: dpgep.Solution, problem: Any, **terms: Any) -> ScoreDensity:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", dpgep.PrivacyWarning)
+        warnings.simplefilter("ignore", dpgep.errors.PrivacyWarning)
         return dpgep.score_density(solution, problem, seed=0, **terms)
 
 

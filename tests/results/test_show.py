@@ -90,7 +90,7 @@ def test_a_scan_prints_its_columns_and_no_number_of_rows(table: pd.DataFrame) ->
     assert repr(dpgep.scan(iter([np.ones((5, 3))]))) == "Scan(read once, 0 so far)"
 
 
-@pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")
+@pytest.mark.filterwarnings("ignore::dpgep.errors.AccuracyWarning")
 def test_answers_show_pictures_in_notebooks() -> None:
     rng = np.random.default_rng(0)
     people = pd.DataFrame(rng.standard_normal((3000, 3)), columns=[EVIL, "b", "c"])

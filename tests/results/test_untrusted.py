@@ -46,7 +46,7 @@ from dpgep.serialization import Format
 DATA = Path(__file__).resolve().parents[1] / "support"
 ROWS = np.random.default_rng(0).standard_normal((400, 3)) / 4
 LABELS = np.arange(400) % 3
-pytestmark = pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning", "ignore::dpgep.PrivacyWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::dpgep.errors.AccuracyWarning", "ignore::dpgep.errors.PrivacyWarning")
 
 
 @functools.cache

@@ -51,7 +51,9 @@ def all_estimators(**terms: Any) -> list[Any]:
 # Warnings of seeds, of labels that become public, of a delta of 1/n or more, and of what few rows show are the
 # library's own; no check is expected to fail. scikit-learn itself skips one, of array types that estimators
 # without `array_api_support` do not claim, unless SCIPY_ARRAY_API is set before SciPy is imported.
-checks_may_warn = pytest.mark.filterwarnings("ignore::dpgep.PrivacyWarning", "ignore::dpgep.AccuracyWarning")
+checks_may_warn = pytest.mark.filterwarnings(
+    "ignore::dpgep.errors.PrivacyWarning", "ignore::dpgep.errors.AccuracyWarning"
+)
 
 
 def checks_of(*estimators: Any) -> pytest.MarkDecorator:
@@ -239,7 +241,7 @@ class TestPrivate:
             assert scores.dtype == fitted.inverse_transform(scores).dtype == np.float32
             np.testing.assert_allclose(scores, fitted.transform(narrow.astype(float)), rtol=1e-5, atol=1e-5)
 
-    @pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")
+    @pytest.mark.filterwarnings("ignore::dpgep.errors.AccuracyWarning")
     def test_a_share_of_the_variance_costs_one_release(self, rows: Matrix) -> None:
         fitted = PrivatePCA(0.8, epsilon=4.0, delta=1e-6).fit(rows)
         assert fitted.privacy_.epsilon == 4.0
@@ -251,7 +253,7 @@ class TestPrivate:
         with pytest.raises(ValueError, match="n_components"):
             PrivatePCA(1.5, **PRIVATE).fit(rows)
 
-    @pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")
+    @pytest.mark.filterwarnings("ignore::dpgep.errors.AccuracyWarning")
     def test_variances_that_noise_drowns_count_as_its_deviation(self, rng: np.random.Generator) -> None:
         few = rng.standard_normal((200, 5)) / 10
         fitted = PrivatePCA(bound=1.0, epsilon=0.1, delta=1e-6).fit(few)
@@ -264,10 +266,10 @@ class TestPrivate:
         with pytest.raises(ValueError, match="singular"):
             PrivatePCA(bound=1.0, **EXACT).fit(constant).score(constant)
 
-    @pytest.mark.filterwarnings("ignore::dpgep.PrivacyWarning")
-    @pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")
+    @pytest.mark.filterwarnings("ignore::dpgep.errors.PrivacyWarning")
+    @pytest.mark.filterwarnings("ignore::dpgep.errors.AccuracyWarning")
     def test_pca_is_solve(self, rows: Matrix) -> None:
-        with pytest.warns(dpgep.PrivacyWarning, match="seeded run is not private"):
+        with pytest.warns(dpgep.errors.PrivacyWarning, match="seeded run is not private"):
             ours = PrivatePCA(n_components=2, random_state=5, **PRIVATE).fit(rows)
         theirs = dpgep.solve(dpgep.pca(rows), n_components=2, seed=5, **PRIVATE)
         np.testing.assert_array_equal(ours.components_, theirs.components)
@@ -425,7 +427,7 @@ class TestTerms:
 
 
 class TestBudgets:
-    @pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")
+    @pytest.mark.filterwarnings("ignore::dpgep.errors.AccuracyWarning")
     def test_clones_share_it_and_copies_do_not(self, rows: Matrix) -> None:
         budget = dpgep.Budget(**PRIVATE)
         model = Pipeline([("pca", PrivatePCA(budget=budget, share=0.25))])
@@ -448,7 +450,9 @@ class TestBudgets:
                 unpaid.fit(rows)
         stored.set_params(budget=dpgep.Budget(**PRIVATE)).fit(rows)
 
-    @pytest.mark.filterwarnings("ignore:components .* lost:dpgep.AccuracyWarning")  # a fourteenth of the budget each
+    @pytest.mark.filterwarnings(
+        "ignore:components .* lost:dpgep.errors.AccuracyWarning"
+    )  # a fourteenth of the budget each
     def test_a_grid_search_spends_folds_times_candidates_and_the_refit(self, labelled: tuple[Matrix, Any]) -> None:
         x, y = (part[:500] for part in labelled)
         budget = dpgep.Budget(epsilon=8.0, delta=1e-6)
@@ -459,7 +463,7 @@ class TestBudgets:
             assert math.isclose(budget.spent_mu**2, budget.mu**2 * fits / 14, rel_tol=1e-9)
         assert [entry.query for entry in budget.releases].count("moment matrix") == 14
         before = budget.releases
-        with pytest.raises(dpgep.PrivacyBudgetError):
+        with pytest.raises(dpgep.errors.PrivacyBudgetError):
             search.fit(x, y)
         assert budget.releases == before
 
@@ -476,7 +480,7 @@ class TestBudgets:
         assert budget.remaining_mu < 1e-6 * budget.mu
 
     @pytest.mark.deep
-    @pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")
+    @pytest.mark.filterwarnings("ignore::dpgep.errors.AccuracyWarning")
     def test_a_budget_in_a_file_serves_several_processes(self, labelled: tuple[Matrix, Any], tmp_path: Path) -> None:
         x, y = (part[:500] for part in labelled)
         path = tmp_path / "budget"
@@ -489,7 +493,7 @@ class TestBudgets:
         assert [entry.query for entry in budget.releases].count("moment matrix") == 7
         assert budget.remaining_mu < 1e-6 * budget.mu
         stored = pickle.loads(pickle.dumps(search))  # with the path, where the budget still is
-        with pytest.raises(dpgep.PrivacyBudgetError):
+        with pytest.raises(dpgep.errors.PrivacyBudgetError):
             stored.best_estimator_.fit(x, y)
 
     def test_a_fit_may_take_an_amount_of_epsilon(self, rows: Matrix) -> None:
@@ -567,14 +571,14 @@ def test_a_pipeline_of_private_steps_takes_any_row(row: list[float]) -> None:
     assert result.error is None
 
 
-@pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")
+@pytest.mark.filterwarnings("ignore::dpgep.errors.AccuracyWarning")
 def test_a_pipeline_of_private_steps_takes_nobody_under_add_remove() -> None:
     terms: dict[str, Any] = {"adjacency": "add-remove", **PRIVATE}
     pipeline = make_pipeline(PrivateScaler(**terms), PrivatePCA(1, bound=3.0, **terms))
     assert pipeline.fit(np.empty((0, 3)))[-1].components_.shape == (1, 3)
 
 
-@pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")
+@pytest.mark.filterwarnings("ignore::dpgep.errors.AccuracyWarning")
 def test_both_views_of_one_new_person_are_transformed() -> None:
     x, y = of_one_person([0.0] * 3), of_one_person([0.0] * 2)
     x_scores, y_scores = PrivateCCA(1, **PRIVATE).fit(x, y).transform(x[:1], y[:1])

@@ -21,7 +21,7 @@ import dpgep
 
 adbc = pytest.importorskip("adbc_driver_manager.dbapi")
 
-pytestmark = [pytest.mark.deep, pytest.mark.filterwarnings("ignore::dpgep.AccuracyWarning")]
+pytestmark = [pytest.mark.deep, pytest.mark.filterwarnings("ignore::dpgep.errors.AccuracyWarning")]
 
 N = 3000
 QUERY = "SELECT patient, age, cost, ward FROM visits ORDER BY visit"
@@ -100,7 +100,7 @@ def test_a_query_is_the_table_it_gives(connection: Any) -> None:
     }
     table = visits().drop_columns(["visit"])
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", dpgep.PrivacyWarning)
+        warnings.simplefilter("ignore", dpgep.errors.PrivacyWarning)
         there = dpgep.release(dpgep.scan(connection, query=QUERY, categories=WARDS), **asked)
         here = dpgep.release(dpgep.scan(table, categories=WARDS), **asked)
     assert there.model.feature_names == ("age", "cost", "ward=north", "ward=south")
@@ -125,7 +125,7 @@ def changing(connection: Any, address: tuple[str, str]) -> Any:
 
 @pytest.mark.parametrize("address", ["PostgreSQL"], indirect=True)
 def test_rows_that_change_between_passes_are_noticed(connection: Any, address: tuple[str, str]) -> None:
-    with pytest.raises(dpgep.DataChangedError):
+    with pytest.raises(dpgep.errors.DataChangedError):
         solve_seeded(changing(connection, address), epsilon=1.0, delta=1e-6)
 
 

@@ -22,6 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpgep
+from dpgep.errors import DataError
 
 pytestmark = pytest.mark.usefixtures("data_errors_lead_nowhere")
 
@@ -142,16 +143,24 @@ def test_arrow_parquet_and_arrays_are_told_by_their_suffixes() -> None:
 @pytest.mark.parametrize(
     ("text", "error", "message"),
     [
-        ("", dpgep.DataError, "is empty: there must be at least a line of names"),
+        ("", DataError, "is empty: there must be at least a line of names"),
         ("1,30,ann\n2,3,bob\n", ValueError, "must name the columns, but a number stands in it: add a line of names"),
-        ("a,b\n1,2\n1\n", dpgep.DataError, "a row of 'bad.csv' has more or fewer values than there are names"),
-        ("a,b\n" + "1,2\n" * 300_000 + "1,secret\n", dpgep.DataError, "column 'b' holds a value that is no number"),
+        ("a,b\n1,2\n1\n", DataError, "a row of 'bad.csv' has more or fewer values than there are names"),
+        (
+            "a,b\n" + "1,2\n" * 300_000 + "1,secret\n",
+            DataError,
+            "column 'b' holds a value that is no number",
+        ),
         (
             "a,b\n" + "1,2020-01-01\n" * 90_000 + "1,secret\n",
-            dpgep.DataError,
+            DataError,
             "column 'b' holds a value that is no date",
         ),
-        ("a,b\n" + "1,2\n" * 300_000 + "secret\n", dpgep.DataError, "a row of 'bad.csv' has more or fewer values"),
+        (
+            "a,b\n" + "1,2\n" * 300_000 + "secret\n",
+            DataError,
+            "a row of 'bad.csv' has more or fewer values",
+        ),
         ("a,a\n1,2\n", ValueError, "several columns are named 'a'"),
         ("a,b\n1,secret\n", TypeError, "column 'b' .string. is not numeric"),
     ],
@@ -179,7 +188,7 @@ SAVE_IT = "save it in UTF-8; it may be in Latin-1 or Windows-1252"
 )
 def test_a_csv_in_another_encoding_is_refused_with_its_name(text: str, key: Any, message: str | None) -> None:
     Path("l.csv").write_bytes(text.encode("latin-1"))
-    refused = (dpgep.DataError, message + SAVE_IT) if message else (TypeError, r"column 'b' .string. is not numeric")
+    refused = (DataError, message + SAVE_IT) if message else (TypeError, r"column 'b' .string. is not numeric")
     with pytest.raises(refused[0], match=refused[1]) as raised:
         rows("l.csv", key)
     assert not any(word in f"{error!r}" for error in chain_of(raised.value) for word in ("ller", "xf6", "Row"))
@@ -530,5 +539,5 @@ def test_filtered_rows_need_add_remove() -> None:
 def test_a_late_bad_value_spends_nothing() -> None:
     write("bad.csv", "a,b\n" + "1,2\n2,1\n" * 150_000 + "1,secret\n")
     budget = dpgep.Budget(epsilon=1.0, delta=1e-6)
-    with nothing_spent(budget), pytest.raises(dpgep.DataError, match="column 'b'"):
+    with nothing_spent(budget), pytest.raises(DataError, match="column 'b'"):
         dpgep.solve(dpgep.pca("bad.csv", bound=3.0), budget=budget)

@@ -921,7 +921,7 @@ def test_errors_on_the_other_side_of_a_stream_do_not_show_values(error: Exceptio
             return pa.RecordBatchReader.from_batches(schema, batches).__arrow_c_stream__()
 
     scan = dpgep.scan(Query())
-    with pytest.raises(dpgep.DataError, match="the stream cannot be read") as raised:
+    with pytest.raises(dpgep.errors.DataError, match="the stream cannot be read") as raised:
         rows_of(scan, scan["x"])
     assert not any("secret" in repr(each) for each in chain_of(raised.value))
 
@@ -938,7 +938,7 @@ def test_errors_of_pandas_columns_do_not_show_values(
     selected = [scan["x"]] if values == ["a", "b"] else [scan["x"], scan[["x"]]]
     monkeypatch.setattr(pd.Series, "to_numpy", fail)
     for selection in selected:
-        with pytest.raises((dpgep.DataError, MemoryError), match="column 'x' of type") as raised:
+        with pytest.raises((dpgep.errors.DataError, MemoryError), match="column 'x' of type") as raised:
             rows_of(scan, selection)
         assert not any("secret" in repr(error) for error in chain_of(raised.value))
         assert isinstance(raised.value, MemoryError) == isinstance(error, MemoryError)
@@ -973,10 +973,10 @@ def test_a_lazy_query_reads_what_is_needed_and_quotes_no_value() -> None:
     scan = dpgep.scan(table.lazy().with_columns(pl.col("b").cast(pl.Int64)).filter(pl.col("a") > 1))
     assert scan.n_rows is None
     np.testing.assert_array_equal(rows_of(scan, scan[["a"]])[0], [[2.0], [3.0]])
-    with pytest.raises(dpgep.DataError, match="message is suppressed") as caught:
+    with pytest.raises(dpgep.errors.DataError, match="message is suppressed") as caught:
         rows_of(scan, scan["b"])
     assert "secret" not in str(caught.value)
-    with pytest.raises(dpgep.DataError, match="the LazyFrame cannot be read"):
+    with pytest.raises(dpgep.errors.DataError, match="the LazyFrame cannot be read"):
         dpgep.scan(table.lazy().select("c"))
     declared = dpgep.scan(table.lazy().with_columns(pl.lit("x", pl.Enum(["x", "y"])).alias("c")))
     assert as_selection(declared["c"]).declared == ("x", "y")

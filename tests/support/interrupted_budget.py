@@ -16,7 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from statistics import median
 
-from dpgep import Budget, PrivacyBudgetError
+from dpgep import Budget
+from dpgep.errors import PrivacyBudgetError
 from dpgep.privacy import budget_file
 from dpgep.privacy.budget import LastingBudget
 from dpgep.privacy.ledger import Cost, LedgerEntry, cost_of

@@ -731,7 +731,7 @@ def _from_budget(people: People, terms: Terms, *, lasting: bool) -> Any:
     released = dpgep.release(rows, **terms.of_problem, budget=budget, share=0.25)
     try:
         dpgep.solve(dpgep.pca(rows, **terms.of_problem), budget=budget, share=0.5)
-    except dpgep.PrivacyBudgetError as error:
+    except dpgep.errors.PrivacyBudgetError as error:
         refused = error
     return solution, released, refused, budget.remaining_mu, str(budget), records(file) if lasting else None
 

@@ -156,7 +156,7 @@ def transcript(build: Callable[..., Any], table: Matrix, tables: Any, mu: float,
         return kept[0]
 
     with mock.patch("dpgep.run.Stages", stages), warnings.catch_warnings():
-        warnings.simplefilter("ignore", dpgep.PrivacyWarning)
+        warnings.simplefilter("ignore", dpgep.errors.PrivacyWarning)
         released = dpgep.release(build(table), mu=mu, seed=seed)
     exact = [
         Curator(build(rows, released.preprocessing), Ledger(math.inf), core.NoiseStream()).answer(Release())

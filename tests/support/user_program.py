@@ -128,7 +128,7 @@ def within_one_budget(people: Patients, epsilon: float) -> dict[str, dpgep.Solut
     assert budget.remaining_mu < 1e-3
     try:
         dpgep.solve(problems["common"], budget=budget)
-    except dpgep.PrivacyBudgetError as error:
+    except dpgep.errors.PrivacyBudgetError as error:
         print("refused:", error)
     return solutions
 

@@ -76,7 +76,7 @@ def _status(options: argparse.Namespace) -> int:
         say(f"dpgep {options.command}: {_in_options(str(error), options)}")
         if isinstance(error, UsageError):
             return 2
-        return int(options.refused) if isinstance(error, dpgep.PrivacyBudgetError) else 1
+        return int(options.refused) if isinstance(error, dpgep.errors.PrivacyBudgetError) else 1
 
 
 def _in_options(message: str, options: argparse.Namespace) -> str:
@@ -98,7 +98,7 @@ def _warnings_in_a_line(command: str) -> Iterator[None]:
         say(f"dpgep {command}: warning: {message}")
 
     with warnings.catch_warnings():
-        for category in (dpgep.PrivacyWarning, dpgep.AccuracyWarning):
+        for category in (dpgep.errors.PrivacyWarning, dpgep.errors.AccuracyWarning):
             warnings.simplefilter("always", category)
         warnings.filterwarnings("always", message="the budget in |night ", category=RuntimeWarning)
         warnings.showwarning = show

@@ -84,7 +84,7 @@ class Paying:
         """Whatever goes wrong inside, a line on stderr says what was spent, unless the error does."""
         try:
             yield
-        except (dpgep.PrivacyBudgetError, NotFiniteError):
+        except (dpgep.errors.PrivacyBudgetError, NotFiniteError):
             raise
         except Exception:
             say(self.spent())

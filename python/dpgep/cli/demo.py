@@ -220,7 +220,7 @@ def _fit_pca(digits: Digits, epsilon: float) -> tuple[dpgep.Solution, bool]:
 def _fit(problem: Any, epsilon: float, n_components: int | None) -> tuple[dpgep.Solution, bool]:
     """The solution, and whether a component is lost in noise (shown in the table instead of a warning)."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", dpgep.AccuracyWarning)
+        warnings.simplefilter("ignore", dpgep.errors.AccuracyWarning)
         solution = dpgep.solve(problem, epsilon=epsilon, delta=DELTA, n_components=n_components)
         return solution, any(solution.diagnostics.lost)
 

@@ -253,8 +253,8 @@ class PrivateFDA(ClassifierMixin, Groups):  # type: ignore[misc]
     ----------
     classes : sequence of labels, or "public", optional
         The public set of classes, as in `dpgep.fda`. Default: those that the type of ``y`` declares, or else the
-        distinct labels, which become public, with a `dpgep.PrivacyWarning`. Give them: then a label that is missing or
-        none of them raises no error, which would tell that there is such a person.
+        distinct labels, which become public, with a `dpgep.errors.PrivacyWarning`. Give them: then a label that is
+        missing or none of them raises no error, which would tell that there is such a person.
     priors : sequence of numbers, optional
         Shares of the classes, in the order of ``classes_``. Default: those released.
     regularization : float, optional
