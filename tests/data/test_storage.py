@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import Matrix, nothing_spent, solve_seeded, unit_rows
-from scipy import stats
+from scipy import sparse, stats
 
 import dpgep
 from dpgep._dispatch import core
@@ -283,3 +283,14 @@ def test_a_full_operator_says_so(rng: np.random.Generator) -> None:
     for method, options in [("release", {}), ("rayleigh-flow", {}), ("truncated-rayleigh-flow", {"sparsity": 5})]:
         with pytest.raises(MemoryError, match=r"memory_limit = 14400 is exhausted"):
             operator.solve(1, method=method, **options)
+
+
+@pytest.mark.filterwarnings("ignore")  # that of few people nothing is found
+@pytest.mark.parametrize("bound", [1.0, "auto"])
+@pytest.mark.parametrize("storage", ["matrix", "operator"])
+def test_sparse_rows_of_nobody_are_answered_as_one_persons_are(bound: Any, storage: Any) -> None:
+    """Whether there is anybody is what add-remove protects: an error would tell."""
+    for n in (0, 1):
+        problem = dpgep.pca(sparse.csr_array((n, 5)), bound=bound, adjacency="add-remove", center=False)
+        found = dpgep.solve(problem, storage=storage, epsilon=1.0, delta=1e-6, n_components=1)
+        assert found.components.shape == (1, 5)

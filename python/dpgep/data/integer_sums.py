@@ -71,8 +71,8 @@ _SHRUNK = 1 - 2.0**-40
 def sparse_parts(rows: Rows, most_rows: int | None = None) -> Iterator[tuple[slice, Any]]:
     """Yield (people, all their views in CSR, as the kernels read it), of rows of which a view is sparse."""
     entries = sum(view.nnz if hasattr(view, "nnz") else view.size for view in rows.views)
-    height = max(1, int(rows.n * _ENTRIES_PER_PART / max(entries, 1)))
-    for people in slices(rows.n, height if most_rows is None else min(height, most_rows)):
+    height = int(rows.n * _ENTRIES_PER_PART / max(entries, 1))
+    for people in slices(rows.n, max(1, height if most_rows is None else min(height, most_rows))):
         whole = people == slice(0, rows.n)
         yield people, kernel_form(rows.views if whole else tuple(view[people] for view in rows.views))[0]
 
