@@ -123,6 +123,31 @@ def test_sparse_rows_are_projected_and_checked(rng: np.random.Generator) -> None
         dpgep.pca(scipy.sparse.csr_array(x * 1j), bound=1.0)
 
 
+@pytest.mark.parametrize("form", [scipy.sparse.csr_array, scipy.sparse.csr_matrix])
+@pytest.mark.parametrize("bound", [1.0, "auto"])
+def test_sparse_rows_whose_ends_were_changed_are_refused(form: Any, bound: Any, rng: np.random.Generator) -> None:
+    """SciPy's own look at them would end the process."""
+    x = form(rows(rng))
+    x.indptr[1] = 10**9
+    budget = dpgep.Budget(mu=1.0)
+    with nothing_spent(budget), pytest.raises(ValueError, match="indptr must rise from 0"):
+        dpgep.solve(dpgep.pca(x, bound=bound), budget=budget)
+
+
+def test_sparse_rows_may_have_room_for_more_entries(rng: np.random.Generator) -> None:
+    """As SciPy allows; what is there is nobody's."""
+    x = rows(rng) * (rng.random((N, D)) < 0.5)
+    roomy = scipy.sparse.csr_array(x)
+    roomy.data = np.append(roomy.data, [math.nan, 7.0])
+    roomy.indices = np.append(roomy.indices, roomy.indices[[-1, -1]])
+    for method in ("release", "rayleigh-flow", "clipped-power"):
+        found, same = (
+            solve_seeded(dpgep.pca(each, bound=1.0), mu=9.0, n_components=1, method=method)
+            for each in (roomy, scipy.sparse.csr_array(x))
+        )
+        np.testing.assert_array_equal(found.components, same.components)
+
+
 def test_mismatched_views_and_responses_are_named_without_a_number_of_people(rng: np.random.Generator) -> None:
     x = rows(rng)
     calls: list[tuple[Callable[[], Any], str]] = [

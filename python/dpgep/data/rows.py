@@ -297,11 +297,13 @@ def canonical_csr(matrix: Any) -> Any:
 
     Looked at: SciPy remembers an answer from before its arrays were changed. Dask's may begin between two numbers.
     """
-    arrays = (matrix.data, matrix.indices, matrix.indptr)
+    arrays = (matrix.data, matrix.indices, ends := matrix.indptr)
+    if (ends[1:] < ends[:-1]).any():  # SciPy would read, and write, beyond the arrays: the kernels refuse it
+        return matrix
     is_aligned = all(array.flags.aligned for array in arrays)
     looked_at = type(matrix)(arrays, shape=matrix.shape, copy=not is_aligned)
-    if looked_at.has_canonical_format:
-        return matrix if is_aligned else looked_at
+    if looked_at.has_canonical_format:  # it has no more entries than its rows, where the matrix has room for others
+        return matrix if is_aligned and len(matrix.data) == len(looked_at.data) else looked_at
     summed = looked_at.copy()
     summed.sum_duplicates()
     return summed
