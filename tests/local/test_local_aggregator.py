@@ -189,6 +189,17 @@ def test_components_are_counted(rng: np.random.Generator) -> None:
             server.solve(wrong)  # type: ignore[arg-type]
 
 
+def test_reports_are_not_taken_for_people(rng: np.random.Generator) -> None:
+    """A person may send several: intervals that count each as somebody else would be too short."""
+    clients = GaussianRandomizer(4, 1.0, math.inf, records_per_person=5)
+    server = Aggregator(4, 1.0, math.inf, records_per_person=5)
+    server.add(clients.randomize_rows(rows_of(rng, 50)))
+    solution = server.solve(2)
+    assert not solution.has_intervals
+    with pytest.raises(ValueError, match="intervals need the released moments"):
+        solution.intervals()
+
+
 def test_nothing_comes_of_no_reports() -> None:
     server = Aggregator(3, 1.0, 1.0, 1e-6)
     for call in (server.solve, server.second_moment):

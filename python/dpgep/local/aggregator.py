@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -238,7 +238,9 @@ class Aggregator:
             seeded=self.seeded,
             public=PublicInputs(self._model.name, mechanism.dim, n),
         )
-        solution = solution_of(result, report, self._model, method, passes=0, preprocessing=None)
+        # intervals would take reports for people, each of whom may have sent several
+        kept = replace(result, moments=None)
+        solution = solution_of(kept, report, self._model, method, passes=0, preprocessing=None)
         warn_of_delta(Budget(epsilon=mechanism.epsilon, delta=mechanism.delta), n, solution)
         warn_of_accuracy(result, solution)
         return solution
