@@ -189,6 +189,14 @@ def test_components_are_counted(rng: np.random.Generator) -> None:
             server.solve(wrong)  # type: ignore[arg-type]
 
 
+def test_who_looks_at_sums_does_not_write_them(rng: np.random.Generator) -> None:
+    """Another thread may add to them meanwhile: what it added would be lost."""
+    server = aggregate(rows_of(rng, 50))
+    server._sum.flags.writeable = False
+    server.second_moment()
+    server.solve(2)
+
+
 def test_reports_are_not_taken_for_people(rng: np.random.Generator) -> None:
     """A person may send several: intervals that count each as somebody else would be too short."""
     clients = GaussianRandomizer(4, 1.0, math.inf, records_per_person=5)

@@ -255,8 +255,9 @@ class Aggregator:
             raise ReportError(f"{what} {difference}: refused, {self.n_reports} reports so far are kept")
 
     def _to_float(self, total: NDArray[Any]) -> Matrix:
-        """(size,) sum of reports in units of bound^2, from its limbs."""
-        return limbs_to_float(total[1], total[0], -2 * self.mechanism.bits)
+        """(size,) sum of reports in units of bound^2, from its limbs, which stay as they are while others are added."""
+        low, high = total.copy()
+        return limbs_to_float(high, low, -2 * self.mechanism.bits)
 
     def _check_length(self, total: Matrix, n: int) -> None:
         """Raise unless n honest reports may have this sum."""
