@@ -323,6 +323,25 @@ def test_noise_that_drowns_the_columns_is_told(rng: np.random.Generator) -> None
     assert np.isfinite(fit.intervals()).all()
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("seed", [15, 42, 80, 151, 193, 221, 429])
+def test_noise_that_is_more_than_all_there_is_is_answered(seed: int) -> None:
+    """What the noise leaves of the squares of coefficients, 1 - noise_share, may then be negative."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(20, 9)) @ rng.normal(size=(9, 9))
+    found = dpgep.release(x, bound=3.0, epsilon=1.0, delta=1e-6, seed=seed).regression(0, ridge=0.5)
+    assert np.isfinite(found.noise_errors).all()
+    assert found.noise_share > 0.5
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_path_of_what_does_not_vary_explains_nothing() -> None:
+    """Zero, and not -0."""
+    x = np.random.default_rng(36).normal(size=(40, 6))
+    path = dpgep.release(x, bound=3.0, epsilon=0.5, delta=1e-6, seed=36).regression_path(0, by="pls")
+    assert "-0.000" not in repr(path)
+
+
 def test_collinear_columns_are_named(rng: np.random.Generator) -> None:
     """Two that add up to 1, and a third that has nothing to do with them."""
     first, age = rng.random(20_000) < 0.5, rng.standard_normal(20_000)

@@ -338,9 +338,8 @@ def _errors(fit: _Fit, contrasts: Matrix, bound: float | None) -> tuple[Matrix, 
     inverse, spread = _bordered(g, mean), forms(contrasts, _bordered(of_people, mean))  # E (u.z)^2
 
     def of_noise(w_squared: float, kept: float) -> Matrix:
-        """The covariance of theta for this |w|^2, where other squares count in part."""
-        root = math.sqrt(kept)
-        return np.asarray(inverse @ noise_along(-root * b, root * fit.alpha, w_squared, fit.released) @ inverse)
+        """The covariance of theta for this |w|^2, where other squares count in part: noise may leave less than none."""
+        return np.asarray(inverse @ noise_along(-b, fit.alpha, w_squared, fit.released, kept) @ inverse)
 
     squared = 1 + float(b @ b) - scale * fit.mean_square * float(np.trace(of_people))
     inflated = of_noise(squared, 1.0)[1:, 1:]
@@ -365,15 +364,17 @@ def _bordered(inverse: Matrix, mean: Matrix) -> Matrix:
     return np.block([[np.full((1, 1), 1 + mean @ of_mean), -of_mean[None, :]], [-of_mean[:, None], inverse]])
 
 
-def noise_along(form: Matrix, alpha: float, square: float, released: ReleasedMoments) -> Matrix:
+def noise_along(form: Matrix, alpha: float, square: float, released: ReleasedMoments, kept: float = 1.0) -> Matrix:
     """(p + 1, p + 1), covariances of the noise of moments of [1, x] with w = ``form`` of x, and others, less its mean.
 
-    e.w, and Z w - alpha e for x, noise Z of the second moment, e of the mean; ``square`` is |w|^2.
+    e.w, and Z w - alpha e for x, noise Z of the second moment, e of the mean; ``square`` is |w|^2, and other squares
+    are ``kept`` in part.
     """
     noise, variation, of_mean = np.empty((len(form) + 1,) * 2), released.noise.second**2 / 2, released.noise.sums**2
-    noise[0, 0] = of_mean * square + released.counts.size * (alpha * released.noise.counts) ** 2
-    noise[0, 1:] = noise[1:, 0] = -of_mean * alpha * form
-    noise[1:, 1:] = variation * np.outer(form, form) + (variation * square + of_mean * alpha**2) * np.eye(len(form))
+    noise[0, 0] = of_mean * square + kept * released.counts.size * (alpha * released.noise.counts) ** 2
+    noise[0, 1:] = noise[1:, 0] = -of_mean * kept * alpha * form
+    noise[1:, 1:] = variation * kept * np.outer(form, form)
+    noise[1:, 1:] += (variation * square + of_mean * kept * alpha**2) * np.eye(len(form))
     return noise
 
 

@@ -127,7 +127,7 @@ def regression_path(
     alpha = fit.alpha + (fit.b - mapped_b @ basis) @ fit.mean
     theta = np.column_stack([alpha, mapped_b]) @ to_units.T
     left = 1 - (2 * w @ r_xy - np.einsum("ki,ij,kj->k", w, r_xx, w, optimize=True))
-    r_squared = np.clip(1 - variance * left / fit.variance, 0.0, 1.0) if fit.variance > 0 else 0 * left
+    r_squared = np.clip(1 - variance * left / fit.variance, 0.0, 1.0) if fit.variance > 0 else np.zeros_like(left)
     *labels, of_y = release._labels_of(np.array([*columns, target]))
     path = found, theta[:, 1:], theta[:, 0] + offset, r_squared
     return RegressionPath(by, *path, tuple(labels), of_y, left_out, **release._known(noisy.n))
