@@ -169,7 +169,8 @@ def add(commands: Commands) -> None:
     add_options(form, "epsilon", "mu")
     form.add_argument("--rho", type=float, help="zero-concentrated differential privacy")
     add_options(init, "delta")
-    add_options(init, "adjacency", required=True)
+    kinds = "which data sets the guarantee compares: replace-one, where the number of people is public, or add-remove"
+    add_options(init, "adjacency", required=True, help=f"{kinds}, where it is protected")
     init.add_argument("--accounting", choices=["gdp", "zcdp"], help="conversion of (epsilon, delta) (default: gdp)")
     init.add_argument("--person", metavar="COLUMN", help="protect all rows of a person, by these ids (default: rows)")
     init.add_argument("--dataset", required=True, metavar="NAME", help="name of the data that the budget protects")
