@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as hnp
 
 from dpgep.data.dataset import InMemoryDataset, PreprocessedDataset, preprocessed
 from dpgep.data.integer_sums import PLACE_BITS, ColumnSums, MagnitudeCounts, NormCounts, PlaceCounts
-from dpgep.data.rows import Batch, NotFiniteError, Rows, Sums
+from dpgep.data.rows import Batch, NotFiniteError, Rows, Sums, block_height, plain_blocks
 from dpgep.models.bins import FIRST_OCTAVE, N_OCTAVES, NORM_STEPS, Interval
 from dpgep.models.preprocessing import Preprocessing
 
@@ -232,3 +232,11 @@ def test_mapped_sums_keep_groups_and_those_without() -> None:
     np.testing.assert_array_equal(np.concatenate([batch.groups for batch in seen]), groups)
     whole = preprocessed(batch_of(x), preprocessing).rows.views[0]
     np.testing.assert_array_equal(np.concatenate([batch.rows.views[0] for batch in seen]), whole)
+
+
+def test_rows_of_two_views_are_copied_while_they_fit_the_cache() -> None:
+    """As for sums in floating point: in larger blocks a histogram of both took a tenth longer, and twice the memory."""
+    rows = Rows((np.ones((30_000, 10)), np.zeros((30_000, 10))), 1.0)
+    heights = [len(block) for _, block in plain_blocks(rows, rows.n, fixed_point=False)]
+    assert sum(heights) == rows.n
+    assert max(heights) <= block_height(rows.n, rows.d)

@@ -369,7 +369,8 @@ def plain_blocks(rows: Rows, most_rows: int, *, fixed_point: bool) -> Iterator[t
     if isinstance(whole, np.ndarray):
         yield from ((people, whole[people]) for people in slices(rows.n, max(1, most_rows)))
         return
-    height = max(1, min(most_rows, rows.n, _COPIED_ENTRIES // rows.d))
+    most = _COPIED_ENTRIES // rows.d if fixed_point else block_height(rows.n, rows.d)
+    height = max(1, min(most_rows, rows.n, most))
     joint = _joint_buffer(rows, height, fixed_point=fixed_point)
     for people in slices(rows.n, height):
         yield people, _joined(rows, people, joint[: people.stop - people.start])
