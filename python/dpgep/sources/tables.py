@@ -305,12 +305,13 @@ def _vector(column: Any) -> NDArray[Any]:
 
 def _coded(column: Any) -> Coded | None:
     """Of text or a dictionary."""
-    types, kind = _types(), column.type
-    if str(kind) == "string_view":  # of polars
-        column = column.cast(pyarrow().large_string())
+    types = _types()
+    if str(column.type) == "string_view":  # of polars; pyarrow casts it from release 18 on
+        with suppress(pyarrow().ArrowNotImplementedError):
+            column = column.cast(pyarrow().large_string())
     if types.is_string(column.type) or types.is_large_string(column.type):
         column = column.dictionary_encode()  # each text becomes a str once, not once a row
-    elif not types.is_dictionary(kind):
+    elif not types.is_dictionary(column.type):
         return None
     words = _with_nan([*column.dictionary.to_pylist(), None])
     return words, column.indices.fill_null(len(words) - 1).to_numpy(zero_copy_only=False)

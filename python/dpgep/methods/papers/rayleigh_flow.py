@@ -20,7 +20,7 @@ import scipy.linalg
 from dpgep._checks import Bytes, Count, NonNegative, Positive, Share, require_count
 from dpgep._dispatch import core
 from dpgep.methods import base
-from dpgep.methods.base import Diagnostics, MethodResult, Options
+from dpgep.methods.base import MEMORY_LIMIT, Diagnostics, MethodResult, Options
 from dpgep.methods.eigen import null_eigenvalue, products_accuracy
 from dpgep.methods.exchange import exchange_features
 from dpgep.methods.papers.initial_vectors import InitialVectors, given_vectors, initial_vectors
@@ -79,7 +79,7 @@ class FlowOptions(Options):
     noise_shape: Literal["goe", "iid"] = "goe"
     budget_split: Share | None = None
     regularization: NonNegative | None = None
-    memory_limit: Bytes = base.MEMORY_LIMIT
+    memory_limit: Bytes = MEMORY_LIMIT
 
     sparsity = 0  # not truncated
     separate_supports = refines = truncates_start = False
