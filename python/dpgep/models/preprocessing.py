@@ -306,12 +306,13 @@ class Preprocessing(Shown):
         """
         if not self.unsure or self.variance is not None:
             return self
-        moments = in_one_group(released)
-        back = np.eye(len(moments.second)) if self.linear is None else np.linalg.inv(self.linear)
-        mean, second = mean_factor(moments) @ back, back.T @ moments.second @ back
-        part, gain = self.energy_kept * self.present(released.n), np.square(back).sum(axis=0)
-        profile = np.broadcast_to(moments.profile, second.shape).diagonal()
-        noise = _SHOWN * moments.noise.second * np.sqrt(profile) * gain
+        moments, gain = in_one_group(released), 1.0
+        mean, second = mean_factor(moments), moments.second
+        if self.linear is not None:
+            back = np.linalg.inv(self.linear)
+            mean, second, gain = mean @ back, back.T @ second @ back, np.square(back).sum(axis=0)
+        part, profile = self.energy_kept * self.present(released.n), np.broadcast_to(moments.profile, second.shape)
+        noise = _SHOWN * moments.noise.second * np.sqrt(profile.diagonal()) * gain
         before, squares = second.diagonal(), np.square(mean).sum(axis=0)
         most = np.minimum(_ABOUT * part, gain * self.bound**2 / 2)
         shown = (before - squares - noise > part / _ABOUT) & (before + noise < most) & (squares < part / 4)
