@@ -97,7 +97,7 @@ def slices(n: int, height: int) -> Iterator[slice]:
 
 
 def even_slices(n: int, count: int) -> list[slice]:
-    """Cut n rows into so many slices of about the same height."""
+    """Cut n rows into ``count`` slices of about the same height."""
     return [slice(n * i // count, n * (i + 1) // count) for i in range(count)]
 
 

@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, cast, overload
 
 from dpgep._checks import require_count, require_non_negative, require_one_of
 from dpgep._dispatch import core
-from dpgep._threads import blas_on_one_thread, use_threads
+from dpgep._threads import use_threads
 from dpgep.data.dataset import ANOTHER_PASS
 from dpgep.data.rows import NotFiniteError
 from dpgep.errors import PrivacyWarning, warn
@@ -439,8 +439,7 @@ def score_density(
 def _release(problem: Any, run: Run, noisy: ReleasedMoments) -> Release:
     """What a run released about the people of a problem, which shows scales that it had bought."""
     if run.preprocessing is not None:
-        with blas_on_one_thread():  # others, once awake, would keep the processors from what comes next
-            run.preprocessing = run.preprocessing.shown_by(noisy)
+        run.preprocessing = run.preprocessing.shown_by(noisy)
     population = problem.population_id if problem.dataset is None else problem.dataset.people.name
     return Release(problem.model, run.report, noisy, frozenset([population]), run.preprocessing)
 

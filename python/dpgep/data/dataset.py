@@ -82,7 +82,7 @@ class Dataset(ABC):
     at_hand: bool = False  # whether all rows are in memory: many passes cost little
     mapped: bool = False  # whether rows are mapped whenever they are read: products cannot take them as they are
     weight_bits: int = 0  # 2^weight_bits whole weights make a person, shared by their rows; 0: each has one row
-    finest_bits: int = 0  # those of the finest units that there are
+    finest_bits: int = 0  # of the finest units that there are
 
     @property
     def unprepared(self) -> Dataset:
