@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 from dpgep._checks import NonNegative, Positive, Share, check_fields, quoted, require_share, whole_number
 from dpgep._show import Shown
-from dpgep._threads import blas_on_one_thread
 from dpgep.models.bins import Histograms, Magnitudes
 from dpgep.models.clipping import Clipping
 from dpgep.models.model import Matrix, Model
@@ -310,9 +309,8 @@ class Preprocessing(Shown):
         moments, gain = in_one_group(released), 1.0
         mean, second = mean_factor(moments), moments.second
         if self.linear is not None:
-            with blas_on_one_thread():  # others, once awake, would keep the processors from what comes next
-                back = np.linalg.inv(self.linear)
-                mean, second, gain = mean @ back, back.T @ second @ back, np.square(back).sum(axis=0)
+            back = np.linalg.inv(self.linear)
+            mean, second, gain = mean @ back, back.T @ second @ back, np.square(back).sum(axis=0)
         part, profile = self.energy_kept * self.present(released.n), np.broadcast_to(moments.profile, second.shape)
         noise = _SHOWN * moments.noise.second * np.sqrt(profile.diagonal()) * gain
         before, squares = second.diagonal(), np.square(mean).sum(axis=0)
