@@ -147,7 +147,7 @@ def count_norms(
 ) -> bool: ...
 def count_norms_csr(
     data: _Floats,
-    indptr: NDArray[Any],
+    indptr: _Indices,
     steps: _F64,
     zero: int,
     first: int,

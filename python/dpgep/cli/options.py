@@ -92,7 +92,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "largest-weight": _takes(float, "W", "public: larger weights count as this"),
     "missing": {
         "choices": ("error", "center", "pairwise"), "default": "error",
-        "help": "center: missing values count as the location of their column; pairwise: covariances are those of the "
+        "help": "center: missing values count as the location of their column; pairwise: covariances are over the "
         "people who have both columns (default: refuse them)",
     },
     "mu": {"type": float, "help": "Gaussian differential privacy, in place of epsilon and delta"},

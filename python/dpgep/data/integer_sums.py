@@ -285,7 +285,7 @@ class GridSums(Sums):
 
 
 def _entry_sums(rows: Any, entries: NDArray[Any], groups: NDArray[np.intp] | None, n_groups: int) -> Integers:
-    """(d, n_groups), sums of integer entries in the places of those of the rows, exact in float64."""
+    """(d, n_groups), sums of integer entries in the places of the rows' entries, exact in float64."""
     n, d = rows.shape
     out, groups = np.zeros((d, n_groups)), None if groups is None else np.ascontiguousarray(groups, dtype=np.int64)
     core.csr_group_sums(entries.astype(float), rows.indices, rows.indptr, np.ones(n), groups, out, thread_count())
