@@ -1,5 +1,8 @@
 """`problem_of`: any model of rows, from the data that its inputs name; the builders are not asked."""
 
+import shlex
+import subprocess
+import sys
 from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path
@@ -11,6 +14,7 @@ import pytest
 import scipy.linalg
 from conftest import solve_seeded
 from model_rows import MODELS, arguments, dataset
+from pages import DOCS, blocks
 from stored import bytes_of
 
 import dpgep
@@ -215,3 +219,20 @@ def test_a_pencil_of_its_own_is_not_asked_for_products(options: dict[str, Any]) 
     """They would be those of the traits: another problem, solved in silence."""
     with pytest.raises(ValueError, match="reduced-rank needs a released matrix"):
         dpgep.solve(ranked()[0], epsilon=4.0, delta=1e-6, n_components=1, **options)
+
+
+def test_the_file_of_the_page_on_own_models_is_a_command(tmp_path: Path) -> None:
+    """In a process of its own: it would be a command of all other tests."""
+    page, parts = blocks(DOCS / "your-own-model.md"), ("class WithinPca(", "def within_pca(", "raise SystemExit")
+    program = "\n".join(block.text for block in page if any(part in block.text for part in parts))
+    (tmp_path / "within.py").write_text(program)
+    people = pd.DataFrame(np.random.default_rng(0).standard_normal((2000, 3)), columns=["a", "b", "c"])
+    people["site"] = np.resize(["north", "south", "west"], len(people))
+    people.to_csv(tmp_path / "people.csv", index=False)
+    (commands,) = (block.text for block in page if block.language == "sh")
+    of_python = ([sys.executable, *shlex.split(line)[1:]] for line in commands.splitlines())
+    fitted, report = (
+        subprocess.run(words, cwd=tmp_path, check=True, capture_output=True, text=True) for words in of_python
+    )
+    assert fitted.stdout.startswith("Solution of within-pca by release: 3 components in 3 features")
+    assert "with epsilon = 4 and delta = 1e-06" in report.stdout

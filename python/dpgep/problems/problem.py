@@ -391,7 +391,7 @@ def with_terms(build: _B) -> _B:
 
     vars(checked)["__signature__"] = signature(build).replace(parameters=parameters)
     checked.__annotations__ = {**build.__annotations__, **get_type_hints(Terms)}
-    del checked.__annotations__["terms"]  # which names what type checkers alone know
+    checked.__annotations__.pop("terms", None)  # which names what type checkers alone know
     return cast(_B, checked)
 
 
