@@ -22,10 +22,10 @@
 
 namespace dpgep {
 
-// Measured with AVX2 beside AVX-512; without fused operations, with SSE2 beside the same, and half
-// of that for BLAS that has AVX.
+// Measured with AVX2 beside the same, and less beside AVX-512; without fused operations, with SSE2
+// beside the same, and half of that for BLAS that has AVX.
 #if defined(__FMA__) || defined(__aarch64__)
-const Index narrow_dimension = 200;
+const Index narrow_dimension = has_wide_registers ? 400 : 256;
 #else
 const Index narrow_dimension = 100;
 #endif
@@ -35,8 +35,17 @@ namespace {
 // Rows that are multiplied together: at a hundred columns they fill a third of a second-level
 // cache.
 constexpr Index block_rows = 384;
-// Columns of a buffer begin in different sets of the cache.
-constexpr Index buffer_stride = block_rows + 8;
+// Columns of a buffer begin in different sets of the cache, and each at a line of it: a wide
+// register that is read from two takes twice as long.
+constexpr Index line_entries = 8;
+constexpr Index buffer_stride = block_rows + line_entries;
+static_assert(block_rows % line_entries == 0 && line_entries % gram_lanes == 0);
+
+double* next_line(double* from) {
+  constexpr std::uintptr_t bytes = line_entries * sizeof(double);
+  const std::uintptr_t beyond = reinterpret_cast<std::uintptr_t>(from) % bytes;
+  return from + (bytes - beyond) % bytes / sizeof(double);
+}
 
 // Below this many products, about a millisecond's, a thread costs more than it saves. To be put on
 // the grid takes a row as long as this many more columns.
@@ -146,7 +155,9 @@ class RowsAhead {
 class PeopleBlock {
  public:
   explicit PeopleBlock(Index width)
-      : columns_(RowMajorMatrix<double>::Zero(whole_tiles(width), buffer_stride)) {}
+      : memory_(Vector<double>::Zero(whole_tiles(width) * buffer_stride + line_entries)),
+        columns_(next_line(memory_.data()), whole_tiles(width), buffer_stride,
+                 Eigen::OuterStride<>(buffer_stride)) {}
 
   template <class Scalar>
   bool read(const ConstRows<Scalar>& rows, const Run& run, Grid grid) {
@@ -197,7 +208,7 @@ class PeopleBlock {
   // Of the first n people. Nobody's entries, up to the last of the lanes, are zeros. The `next`
   // rows are asked for meanwhile.
   void add_gram(Index n, RowMajorMatrix<double>& gram, RowsAhead next) {
-    const Index n_in_lanes = (n + n_lanes - 1) / n_lanes * n_lanes;
+    const Index n_in_lanes = (n + gram_lanes - 1) / gram_lanes * gram_lanes;
     columns_.middleCols(n, n_in_lanes - n).setZero();
     next.spread(n_tiles(columns_.rows()));
     dpgep::add_gram(columns_, n_in_lanes, gram, [&] { next.ask(); });
@@ -208,7 +219,8 @@ class PeopleBlock {
     return {columns_.data(), d, n, Eigen::OuterStride<>(buffer_stride)};
   }
 
-  RowMajorMatrix<double> columns_;
+  Vector<double> memory_;
+  Rows<double> columns_;
   RowMajorMatrix<double> taken_;  // entries of columns, of rows that lie apart
 };
 

@@ -107,13 +107,10 @@ def own_thread_count() -> int:
 
 
 @contextmanager
-def own_threads(worthwhile: bool) -> Iterator[int]:
-    """`own_thread_count` for the block, with BLAS on one thread; if not ``worthwhile``, one, and BLAS as it is."""
-    if not worthwhile or threadpoolctl is None:
-        yield 1
-        return
+def own_threads() -> Iterator[int]:
+    """`own_thread_count` for the block, with BLAS on one thread: others would stay awake after the least product."""
     with _blas.on_one_thread():
-        yield thread_count()
+        yield own_thread_count()
 
 
 @contextmanager

@@ -131,7 +131,9 @@ def test_variants_agree_in_bits(variant):
 @pytest.mark.skipif("v3" not in VARIANTS, reason="no v3 variant on this machine")
 def test_each_variant_knows_its_own_widest_rows():
     """Bindings are compiled once for both: with the older one's bound, rows of 150 columns take half as long again."""
-    assert {name: core.narrow_dimension for name, core in kernels().items()} == {"baseline": 100, "v3": 200}
+    widest = {name: core.narrow_dimension for name, core in kernels().items()}
+    assert widest["baseline"] == 100
+    assert widest["v3"] in (256, 400)  # the latter with AVX-512
 
 
 def test_build_info_names_what_computes():

@@ -427,8 +427,7 @@ def add_products(
     first = next(rest, None)
     if first is None:
         return
-    is_worthwhile = first[1].size * d >= _WORK_FOR_THREADS
-    with own_threads(is_worthwhile) if n_threads is None else nullcontext(n_threads) as most_threads:
+    with own_threads() if n_threads is None else nullcontext(n_threads) as most_threads:
         for _, block in chain([first], rest):
             used = most_threads if block.size * d >= _WORK_FOR_THREADS else 1
             # along a side: two on two threads, where one tile is as much as both others; enough on more
