@@ -42,15 +42,33 @@ bool text_words(const py::array& values, std::uint64_t key, std::uint64_t other_
     if (i + texts_at_once < values.size()) expect(texts[i + texts_at_once]);
     PyObject* const text = texts[i];
     if (text == nullptr || !PyUnicode_CheckExact(text)) return false;
-    // Equal strings have equal bytes: each is held by the widest of its characters.
-    const auto kind = static_cast<std::size_t>(PyUnicode_KIND(text));
-    const auto size = kind * static_cast<std::size_t>(PyUnicode_GET_LENGTH(text));
-    const Identity found = keyed_identity(static_cast<const std::uint8_t*>(PyUnicode_DATA(text)),
-                                          size, {key ^ kind, other_key});
+    const void* bytes = PyUnicode_DATA(text);
+    py::ssize_t size = PyUnicode_GET_LENGTH(text);
+    py::object encoded;
+    if (!PyUnicode_IS_ASCII(text)) {
+      encoded = py::reinterpret_steal<py::object>(
+          PyUnicode_AsEncodedString(text, "utf-8", "surrogatepass"));
+      if (!encoded) throw py::error_already_set();
+      bytes = PyBytes_AS_STRING(encoded.ptr());
+      size = PyBytes_GET_SIZE(encoded.ptr());
+    }
+    const Identity found = keyed_identity(static_cast<const std::uint8_t*>(bytes),
+                                          static_cast<std::size_t>(size), {key, other_key});
     target(i, 0) = found.first;
     target(i, 1) = found.second;
   }
   return true;
+}
+
+void utf8_words(const py::array& ends, const py::array& bytes, std::uint64_t key,
+                std::uint64_t other_key, py::array& words) {
+  const auto places = const_vector<std::int64_t>(ends, "ends");
+  const auto text = const_vector<std::uint8_t>(bytes, "bytes");
+  auto target = mutable_rows<std::uint64_t>(words, "words");
+  require_disjoint(places, "ends", target, "words");
+  require_disjoint(text, "bytes", target, "words");
+  const py::gil_scoped_release no_gil;
+  keyed_identities(places, text, {key, other_key}, target);
 }
 
 void number(Numbering& numbering, const py::array& words, py::array& numbers, bool is_open) {
@@ -106,10 +124,17 @@ void share_any(Shares& counted, const py::array& persons, const py::array& keys,
 void register_people(py::module_& module) {
   module.def("text_words", &text_words, py::arg("values").noconvert(), py::arg("key"),
              py::arg("other_key"), py::arg("words").noconvert(), R"(
-SipHash-2-4 of 128 bits of each string, with the key (key ^ bytes of a character, other_key), as Python holds it.
+SipHash-2-4 of 128 bits of each string in UTF-8 (surrogates are characters like others), with the key (key, other_key).
 
 values: (n,) object, contiguous and aligned; words: (n, 2) uint64. False, and words unspecified, if a value is no string of
 type str. Raises ValueError and TypeError for other shapes and dtypes.
+)");
+  module.def("utf8_words", &utf8_words, py::arg("ends").noconvert(), py::arg("bytes").noconvert(),
+             py::arg("key"), py::arg("other_key"), py::arg("words").noconvert(), R"(
+The same of texts in UTF-8, one after the other, as Arrow holds them.
+
+ends: (n + 1,) int64, of which text i is bytes[ends[i]:ends[i + 1]]; bytes: uint8; words: (n, 2) uint64. Raises ValueError
+and TypeError for other shapes and dtypes, and for ends that do not ascend within the bytes.
 )");
   py::class_<Numbering>(module, "Numbering", py::module_local(), R"(
 Numbers people, of whom each is two words of 64 bits, in the order in which they come. Calls take turns.

@@ -92,7 +92,7 @@ Identity keyed_identity(const std::uint8_t* bytes, std::size_t size, const Ident
   Sip sip{key.first ^ 0x736f6d6570736575u, key.second ^ 0x646f72616e646f6du ^ 0xeeu,
           key.first ^ 0x6c7967656e657261u, key.second ^ 0x7465646279746573u};
   const std::size_t end = size - size % 8;
-  for (std::size_t i = 0; i < end; i += 8) sip.take(word_of(bytes + i, 8));
+  for (std::size_t i = 0; i < end; i += 8) sip.take(whole_word_of(bytes + i));
   sip.take(word_of(bytes + end, size - end) | static_cast<std::uint64_t>(size) << 56);
   sip.v2 ^= 0xeeu;
   Identity identity;
@@ -100,6 +100,21 @@ Identity keyed_identity(const std::uint8_t* bytes, std::size_t size, const Ident
   sip.v1 ^= 0xddu;
   identity.second = sip.end();
   return identity;
+}
+
+void keyed_identities(const ConstVectorView<std::int64_t>& ends,
+                      const ConstVectorView<std::uint8_t>& bytes, const Identity& key,
+                      Rows<std::uint64_t> words) {
+  require(ends.size() == words.rows() + 1 && words.cols() == 2,
+          "words must have two entries for each text, and ends one more than there are texts");
+  for (Index i = 0; i < words.rows(); ++i) {
+    require(0 <= ends[i] && ends[i] <= ends[i + 1] && ends[i + 1] <= bytes.size(),
+            "ends must be ascending places among the bytes");
+    const auto size = static_cast<std::size_t>(ends[i + 1] - ends[i]);
+    const Identity identity = keyed_identity(bytes.data() + ends[i], size, key);
+    words(i, 0) = identity.first;
+    words(i, 1) = identity.second;
+  }
 }
 
 // Words are read whole, and end beyond their bytes.

@@ -7,7 +7,7 @@ import io
 import logging
 import pickle
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ import pytest
 from conftest import chain_of
 
 import dpgep
+from dpgep.data.ids import Numbering, digests, numbered
 from dpgep.sklearn import PrivateFDA, PrivatePCA, PrivateScaler
 
 SECRET, N = "Jane-Doe", 600
@@ -141,6 +142,62 @@ SAME: dict[str, Any] = {
 @pytest.mark.parametrize("form", SAME)
 def test_equal_ids_are_one_person(form: str) -> None:
     assert people_of(SAME[form]) == N // 3
+
+
+WORDS = ["c", "a", "b", "a", "NA ", "é", "e\u0301", "日本", "\U0001f642 and a long name", "é", "b", "c"]
+IN_ARROW: dict[str, Callable[[list[str]], Any]] = {
+    "string": lambda words: pyarrow.array(words, pyarrow.string()),
+    "large_string": lambda words: pyarrow.array(words, pyarrow.large_string()),
+    "dictionary": lambda words: pyarrow.array(words, pyarrow.string()).dictionary_encode(),
+    "a slice": lambda words: pyarrow.array(["x", *words, "y"])[1:-1],
+    "a slice of a dictionary": lambda words: pyarrow.array(["x", *words, "y"]).dictionary_encode()[1:-1],
+    "chunks": lambda words: pyarrow.chunked_array([words[:3], [], words[3:]], pyarrow.string()),
+    "dictionaries": lambda words: pyarrow.chunked_array(
+        [pyarrow.array(part, pyarrow.string()).dictionary_encode() for part in (words[:3], words[3:])]
+    ),
+    "pandas": lambda words: pd.Series(words, dtype=str),
+    "pandas, large or not": lambda words: pd.Series(words, dtype=pd.ArrowDtype(pyarrow.string())),
+    "polars": lambda words: pl.Series(words, dtype=pl.String),
+    "polars, categorical": lambda words: pl.Series(words, dtype=pl.Categorical),
+}
+
+
+@pytest.mark.parametrize("form", IN_ARROW)
+def test_text_in_arrow_is_the_same_people_as_in_python(form: str) -> None:
+    whole = Numbering()
+    expected = whole.numbers(WORDS, len(WORDS))
+    ids = IN_ARROW[form](WORDS)
+    np.testing.assert_array_equal(whole.numbers(ids, len(WORDS), is_open=False), expected)
+    some = np.array([7, 2, 2])
+    np.testing.assert_array_equal(whole.numbers(ids, len(WORDS), some, is_open=False), expected[some])
+    np.testing.assert_array_equal(numbered(ids, len(WORDS)), expected)
+    np.testing.assert_array_equal(digests(ids, len(WORDS)), digests(WORDS, len(WORDS)))
+    assert len(numbered(IN_ARROW[form]([]), 0)) == 0
+    for missing in (None, "NA"):
+        with pytest.raises(ValueError, match="missing ids"):
+            numbered(IN_ARROW[form]([*WORDS, missing]), len(WORDS) + 1)
+
+
+def test_batches_of_text_are_of_the_same_people_in_whatever_form() -> None:
+    """Small ones are copied, and joined: the next may come in the same memory."""
+    memory, ends = bytearray(16), pyarrow.array(range(0, 20, 4), pyarrow.int32()).buffers()[1]
+    words = [f"{each:4}" for each in NUMBERS]
+
+    def batches() -> Iterator[Any]:
+        for first in range(0, N, 4):
+            part = slice(first, first + 4)
+            memory[:] = "".join(words[part]).encode()
+            buffers = [None, ends, pyarrow.py_buffer(memory)]
+            column = pyarrow.Array.from_buffers(pyarrow.string(), 4, buffers)
+            coded = pyarrow.array(words[part]).dictionary_encode()
+            ids = (column, coded, words[part], column)[first // 4 % 4]
+            yield FRAME[part].assign(patient_id=ids) if isinstance(ids, list) else in_arrow(part, ids)
+
+    def in_arrow(part: slice, ids: Any) -> Any:
+        return pyarrow.table({**dict(zip("abc", ROWS[part].T, strict=True)), "patient_id": ids})
+
+    for batch_rows in (None, 3, 10):
+        assert people_of("patient_id", dpgep.scan(batches, batch_rows=batch_rows)) == N // 3
 
 
 def test_times_of_several_units_are_one_person() -> None:

@@ -46,6 +46,18 @@ def test_strings_of_any_characters(values: list[str], key: int, other_key: int) 
         assert list(map(tuple, words.tolist())) == expected
 
 
+@given(st.lists(st.text(st.characters(codec=None), max_size=20), max_size=80), st.integers(0, 9), WORD, WORD)
+def test_the_same_strings_in_utf8(values: list[str], skipped: int, key: int, other_key: int) -> None:
+    encoded = [value.encode(errors="surrogatepass") for value in values]
+    ends = np.cumsum([skipped, *map(len, encoded)])  # as of a slice, whose bytes begin where others end
+    text = np.frombuffer(bytes(skipped) + b"".join(encoded), np.uint8)
+    for kernel in KERNELS.values():
+        words, expected = np.zeros((2, len(values), 2), np.uint64)
+        kernel.utf8_words(ends, text, key, other_key, words)
+        assert kernel.text_words(objects(values), key, other_key, expected)
+        np.testing.assert_array_equal(words, expected)
+
+
 @pytest.mark.parametrize("other", [None, 5, b"a", np.str_("a")])
 def test_what_is_no_string_is_left_to_others(other: Any) -> None:
     assert not core.text_words(objects(["a", other]), 1, 2, np.zeros((2, 2), np.uint64))
@@ -98,6 +110,19 @@ def test_what_does_not_fit_is_refused() -> None:
     ):
         with pytest.raises(error):
             core.text_words(values, 1, 2, out)
+    text, ends = np.zeros(5, np.uint8), np.array([0, 2, 5])
+    for places, each, out, error in (
+        (ends[:2], text, words, ValueError),
+        (ends[:0], text, words[:0], ValueError),
+        (ends, text, words[:, :1], ValueError),
+        (np.array([-1, 2, 5]), text, words, ValueError),
+        (np.array([0, 6, 5]), text, words, ValueError),
+        (np.array([0, 2, 6]), text, words, ValueError),
+        (ends.astype(np.int32), text, words, TypeError),
+        (ends, text.view(np.int8), words, TypeError),
+    ):
+        with pytest.raises(error):
+            core.utf8_words(places, each, 1, 2, out)
     for source, target, error in (
         (words[:, :1], numbers, ValueError),
         (words, numbers[:1], ValueError),

@@ -897,11 +897,11 @@ def failing(error: Exception, first: Any = None) -> Iterator[Any]:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: pa.table({"x": text_that_is_none()}), "column 'x' of type string cannot be read: UnicodeDecodeError"),
+        (lambda: pa.table({"x": text_that_is_none()}), "column 'x' of type string cannot be read: ArrowInvalid"),
         (lambda: failing(pa.ArrowInvalid("secret7")), "the source cannot be read: ArrowInvalid, whose message is supp"),
         (lambda: failing(pd.errors.OutOfBoundsDatetime("secret7")), "the source cannot be read: OutOfBoundsDatetime"),
         (lambda: failing(pl.exceptions.InvalidOperationError("secret7")), "the source cannot .*: InvalidOperationErr"),
-        (lambda: {"x": text_that_is_none()}, "a column of type string cannot be read: UnicodeDecodeError"),
+        (lambda: {"x": text_that_is_none()}, "a column of type string cannot be read: ArrowInvalid"),
     ],
 )
 def test_errors_of_other_packages_do_not_show_values(make: Callable[[], Any], message: str) -> None:
@@ -927,7 +927,7 @@ def test_errors_on_the_other_side_of_a_stream_do_not_show_values(error: Exceptio
 
 
 @pytest.mark.parametrize("error", [ValueError("secret7"), MemoryError("secret7")])
-@pytest.mark.parametrize("values", [[1.5, 2.5], pd.array([1, None]), ["a", "b"]])
+@pytest.mark.parametrize("values", [[1.5, 2.5], pd.array([1, None]), ["a", None]])
 def test_errors_of_pandas_columns_do_not_show_values(
     error: Exception, values: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -935,7 +935,7 @@ def test_errors_of_pandas_columns_do_not_show_values(
         raise error
 
     scan = dpgep.scan(pd.DataFrame({"x": values}))
-    selected = [scan["x"]] if values == ["a", "b"] else [scan["x"], scan[["x"]]]
+    selected = [scan["x"]] if values == ["a", None] else [scan["x"], scan[["x"]]]
     monkeypatch.setattr(pd.Series, "to_numpy", fail)
     for selection in selected:
         with pytest.raises((dpgep.errors.DataError, MemoryError), match="column 'x' of type") as raised:

@@ -826,10 +826,8 @@ def person_numbers(known: Sequence[Any], people: Sequence[Any]) -> list[int]:
 
 
 def text_words(text: str, key: int, other_key: int) -> tuple[int, int]:
-    """SipHash of a string in characters of 1, 2 or 4 bytes, whichever its widest takes: these are added to the key."""
-    widest = max(map(ord, text), default=0)
-    size, codec = (1, "latin-1") if widest < 256 else (2, "utf-16-le") if widest < 65536 else (4, "utf-32-le")
-    return siphash(text.encode(codec, "surrogatepass"), (key ^ size, other_key))
+    """SipHash of a string in UTF-8."""
+    return siphash(text.encode("utf-8", "surrogatepass"), (key, other_key))
 
 
 def siphash(text: bytes, key: tuple[int, int]) -> tuple[int, int]:

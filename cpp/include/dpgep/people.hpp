@@ -51,6 +51,13 @@ struct Identity {
 // the same.
 Identity keyed_identity(const std::uint8_t* bytes, std::size_t size, const Identity& key);
 
+// The same of texts one after the other, of which text i is bytes[ends_i] to bytes[ends_(i+1) - 1],
+// as (n, 2) words. Throws std::invalid_argument for other shapes, and ends that do not ascend or
+// are beyond the bytes.
+void keyed_identities(const ConstVectorView<std::int64_t>& ends,
+                      const ConstVectorView<std::uint8_t>& bytes, const Identity& key,
+                      Rows<std::uint64_t> words);
+
 // Identities one after the other, in as few bytes each as the longest takes: its first word without
 // leading zeros, or 16 where a second word is not 0.
 class PackedIdentities {

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dpgep._dispatch import core
 from dpgep.data.inputs import vector_of
 from dpgep.errors import DataChangedError
-from dpgep.sources import Selection, is_source, scan
+from dpgep.sources import Selection, Text, is_source, scan
 from dpgep.sources.batches import objects
 from dpgep.sources.kinds import is_dask_frame, is_frame, is_in_arrow, is_table
 from dpgep.sources.names import missing
@@ -70,7 +70,7 @@ def name_of(person: Any) -> str | None:
 def numbered(ids: Any, n_rows: int, which: NDArray[np.intp] | None = None) -> Numbers:
     """(n,), a number for each row's person, or of some rows; from 0 on, and some may be nobody's."""
     values = _checked(ids, n_rows, which)
-    if values.dtype.kind in "biu" and len(values):
+    if not isinstance(values, Text) and values.dtype.kind in "biu" and len(values):
         least, largest = int(values.min()), int(values.max())
         if largest - least < _DENSE * len(values):
             # in the type of the ids a difference beyond int64 is not the smallest
@@ -96,7 +96,7 @@ class Numbering:
         """(n_rows,), the number of the person of each row of a batch, or of some; unless open, nobody may be new."""
         return self.of_values(_checked(ids, n_rows, which), is_open=is_open)
 
-    def of_values(self, values: NDArray[Any], *, is_open: bool = True) -> Numbers:
+    def of_values(self, values: NDArray[Any] | Text, *, is_open: bool = True) -> Numbers:
         """The same of ids that were checked."""
         words, kind, places = self._words(values)
         if len(words) and self.kind not in (None, kind):
@@ -114,8 +114,10 @@ class Numbering:
         self.n = self._table.size
         return found
 
-    def _words(self, values: NDArray[Any]) -> tuple[Digests, int, Numbers | None]:
+    def _words(self, values: NDArray[Any] | Text) -> tuple[Digests, int, Numbers | None]:
         """Two words for each id, and the kind; or for each distinct id, and which of them each row has."""
+        if isinstance(values, Text):
+            return values.words(*self._key), _TEXT, None
         if values.dtype.kind in "biuf":
             return _words_of_numbers(values), _NUMBERS, None
         if values.dtype.kind in "OUT":
@@ -168,9 +170,11 @@ _SEVERAL_TYPES = "person holds ids of several types, such as text and numbers: t
 _NUMBERS, _TEXT, _BYTES, _OTHERS = range(4)
 
 
-def _checked(ids: Any, n_rows: int, which: NDArray[np.intp] | None = None) -> NDArray[Any]:
+def _checked(ids: Any, n_rows: int, which: NDArray[np.intp] | None = None) -> NDArray[Any] | Text:
     """Ids as a vector: numbers, of which none is missing, or values to be looked up. Of some rows, where all passed."""
-    values = vector_of(ids, "person", n_rows, "person must hold one id for each row", _listed)
+    values: NDArray[Any] | Text = vector_of(ids, "person", n_rows, "person must hold one id for each row", _listed)
+    if isinstance(values, Text):
+        return values if which is None else values[which]
     if values.dtype.kind in "mM":
         _require_all(np.isnat(values))
         values = _microseconds(values)
@@ -318,7 +322,7 @@ def digests(ids: Any, n_rows: int) -> Digests:
     """
     values, numbering = _checked(ids, n_rows), Numbering()
     numbers = numbering.of_values(values)
-    listed, kind = values[_firsts(numbers)].tolist(), numbering.kind or 0
+    listed, kind = np.asarray(values[_firsts(numbers)]).tolist(), numbering.kind or 0
     hashes = b"".join(blake2b(_spelled(each), digest_size=16, person=b"dpgep person").digest() for each in listed)
     words = np.frombuffer(hashes, "<u8").astype(np.uint64).reshape(-1, 2)
     words[:, 1] = words[:, 1] & ~_KINDS | np.uint64(kind)

@@ -20,7 +20,7 @@ from dpgep.data.rows import NO_GROUP
 from dpgep.errors import PrivacyWarning, warn
 from dpgep.models.preprocessing import AutoPreprocessing, Preprocessing
 from dpgep.models.row_model import RowModel, input_names, names_of_views
-from dpgep.sources import BOOLEANS, Selection, as_selection, as_vector_of_values, declared_values, is_source
+from dpgep.sources import BOOLEANS, Selection, Text, as_selection, as_vector_of_values, declared_values, is_source
 from dpgep.sources.batches import Columns, objects
 from dpgep.sources.encoding import (
     Categories,
@@ -368,7 +368,7 @@ def _column(labels: Any) -> Any:
 def _label_array(labels: Any, n: int) -> NDArray[Any]:
     # a list becomes a vector of what is in it: NumPy would make of a label what the others are
     demand = "labels must hold one label per row of X"
-    return vector_of(_column(labels), "labels", n, demand, lambda listed: objects(list(listed)))
+    return np.asarray(vector_of(_column(labels), "labels", n, demand, lambda listed: objects(list(listed))))
 
 
 def _has_missing(values: NDArray[Any]) -> bool:
@@ -399,19 +399,18 @@ def _distinct(values: NDArray[Any]) -> Classes:
 
 def as_vector(values: Any, name: str, n: int) -> NDArray[np.float64]:
     """`values` as a new float64 vector of length n."""
-    array = vector_of(values, name, n, f"{name} must be a vector with one value per row of X")
+    array = np.asarray(vector_of(values, name, n, f"{name} must be a vector with one value per row of X"))
     check_real(array.dtype, name)
     with np.errstate(over="ignore"):  # a longdouble beyond float64
         return array.astype(np.float64)
 
 
-def vector_of(
-    values: Any, name: str, n: int, demand: str, of_list: Callable[[Any], NDArray[Any]] = np.asarray
-) -> NDArray[Any]:
+def vector_of(values: Any, name: str, n: int, demand: str, of_list: Callable[[Any], NDArray[Any]] = np.asarray) -> Any:
     """A vector of n entries, or a matrix of one column, as a vector; ValueError, without n, a secret, for others."""
     check_not_masked(values, name)
-    found = as_vector_of_values(values)
-    array: NDArray[Any] = np.asarray(found) if hasattr(found, "__array__") else of_list(found)
+    array = as_vector_of_values(values)
+    if not isinstance(array, Text):
+        array = np.asarray(array) if hasattr(array, "__array__") else of_list(array)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1:

@@ -184,7 +184,7 @@ def _converted(values: Any) -> Any:
     if isinstance(values, (list, tuple)):
         return _listed(values)
     if kinds.is_series(values) or kinds.is_arrow_column(values):
-        return as_vector_of_values(values)
+        return np.asarray(as_vector_of_values(values))
     if kinds.is_frame(values) or kinds.is_arrow_table(values):
         return table_matrix(values)
     if hasattr(values, "asstr") and values.dtype.kind == "O":  # text of h5py, which gives bytes otherwise

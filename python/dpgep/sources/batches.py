@@ -1,7 +1,8 @@
 """Rows on their way: columns that lie apart, parts of a selection, and the batches that are made of them.
 
-A part is a dense matrix, a vector, a CSR matrix, or the `Columns` of a table; `Assembler` makes arrays of them. It may
-lie in memory of the user's that changes when the next piece is asked for: what is needed longer must be copied.
+A part is a dense matrix, a vector, a CSR matrix, the `Columns` of a table, or its `Text`; `Assembler` makes arrays of
+them. It may lie in memory of the user's that changes when the next piece is asked for: what is needed longer must be
+copied.
 """
 
 from __future__ import annotations
@@ -150,7 +151,7 @@ def nbytes(part: Part) -> int:
 
 class Assembler:
     """Makes one array of the parts of a batch; a dense matrix lies in memory that the next batch uses again. With
-    ``apart``, the columns of a table are left where they lie, if they are the only part.
+    ``apart``, the columns of a table are left where they lie, if they are the only part, and text is as Arrow holds it.
     """
 
     def __init__(self, apart: bool = False) -> None:
@@ -164,7 +165,7 @@ class Assembler:
             dense = (Assembler()([part]) if isinstance(part, Columns) else part for part in parts)
             return scipy.sparse.vstack([scipy.sparse.csr_array(part) for part in dense], format="csr")
         if len(parts[0].shape) == 1:
-            return parts[0] if len(parts) == 1 else _joined(parts)
+            return _joined(parts if self._apart else list(map(np.asarray, parts)))
         if len(parts) == 1 and (_is_assembled(parts[0]) or (self._apart and isinstance(parts[0], Columns))):
             return parts[0]
         rows = sum(part.shape[0] for part in parts)
@@ -197,11 +198,15 @@ def _is_assembled(part: Part) -> bool:
     return is_array and part.strides[1] == part.itemsize
 
 
-def _joined(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
+def _joined(parts: Sequence[Any]) -> Any:
     """Vectors end to end; text and numbers stay what they are, where NumPy would write the numbers out."""
+    if len(parts) == 1:
+        return parts[0]
+    if all(hasattr(part, "followed_by") for part in parts):
+        return parts[0].followed_by(parts[1:])
     kinds = {part.dtype.kind for part in parts}
     if len(kinds) > 1 and not kinds <= set("fiub"):
-        return np.concatenate([part.astype(object) for part in parts])
+        return np.concatenate([np.asarray(part, object) for part in parts])
     return np.concatenate(parts)
 
 

@@ -391,7 +391,8 @@ class Scan:
         of it is uint8 or boolean): float32 where that is exact, so for float16, float32 and integers of up to 16 bits,
         else float64, to which integers of 64 bits beyond 2^53 are rounded. A vector keeps its type; text is
         str. What is null is NaN. With ``apart``, a matrix is not copied if a batch is one large piece of a table, but
-        comes as `Columns`. Arrays are valid until the next batch, whose memory may be the same.
+        comes as `Columns`, and text that Arrow holds as `Text`. Arrays are valid until the next batch, whose memory may
+        be the same.
 
         Raises
         ------

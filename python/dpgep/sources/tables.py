@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgep._checks import quoted
+from dpgep._dispatch import core
 from dpgep._optional import import_extra
 from dpgep._threads import slices
 from dpgep.sources import kinds
@@ -70,7 +71,7 @@ class Frame(Table):
         step = rows_at_a_time(8 * len(names), batch_rows)
         return (self._frame.iloc[rows] for rows in slices(self.n_rows, step))
 
-    def vector(self, rows: Any, name: Any) -> NDArray[Any]:
+    def vector(self, rows: Any, name: Any) -> Part:
         return _converted(rows[name], rows[name].dtype, name, _values_of_series)
 
     def numbers(self, rows: Any, name: Any) -> NDArray[Any]:
@@ -90,12 +91,15 @@ def _coded_series(series: Any) -> Coded | None:
     return None
 
 
-def _values_of_series(series: Any) -> NDArray[Any]:
-    """A Series as a vector: numbers and dates as NumPy has them, text as str; what is missing, as NaN."""
+def _values_of_series(series: Any) -> NDArray[Any] | Text:
+    """A Series as a vector: numbers and dates as NumPy has them, text as str or `Text`; what is missing, as NaN."""
     if _is_numeric_dtype(series.dtype) and series.dtype != bool:
         return _numbers_of_series(series)
     if isinstance(series.dtype, np.dtype) and series.dtype.kind in "bmM":
         return np.asarray(series.to_numpy())
+    is_in_arrow = getattr(series.dtype, "storage", "") == "pyarrow" or hasattr(series.dtype, "pyarrow_dtype")
+    if is_in_arrow and (text := _text(series.array.__arrow_array__())) is not None:
+        return text
     missing = series.isna().to_numpy(dtype=bool)
     values = series.to_numpy(dtype=object, copy=True)
     values[missing] = float("nan")
@@ -288,8 +292,72 @@ def copied(values: Any) -> Any:
     return pa.ipc.open_stream(sink.getvalue()).read_all()
 
 
-def _vector(column: Any) -> NDArray[Any]:
-    """An Arrow array as a vector: numbers, dates and booleans as NumPy has them, text as str; what is null, as NaN."""
+class Text:
+    """A vector of text as Arrow holds it, none of it missing. NumPy takes it as one of str."""
+
+    ndim, dtype = 1, np.dtype(object)
+
+    def __init__(self, column: Any) -> None:
+        self._column = column  # in chunks
+        self.shape = (len(column),)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    @property
+    def nbytes(self) -> int:
+        return int(self._column.nbytes)
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> NDArray[Any]:
+        coded = filter(None, map(_coded, self._column.chunks))
+        return np.concatenate([words[codes] for words, codes in coded] or [objects([])])
+
+    def __getitem__(self, rows: slice | NDArray[np.intp]) -> Text:
+        return Text(self._column[rows] if isinstance(rows, slice) else self._column.take(rows))
+
+    def copy(self) -> Text:
+        """The same in memory of its own."""
+        return Text(self._column.cast(pyarrow().large_string()).take(np.arange(len(self))))
+
+    def followed_by(self, others: Sequence[Text]) -> Text:
+        columns = (each._column for each in (self, *others))
+        return Text(pyarrow().chunked_array([chunk for column in columns for chunk in column.chunks]))
+
+    def words(self, key: int, other_key: int) -> NDArray[np.uint64]:
+        """(n, 2), the keyed hash of each as of a str; of a dictionary, each of its texts is hashed once."""
+        found = [_words(chunk, key, other_key) for chunk in self._column.chunks]
+        return np.concatenate(found or [np.empty((0, 2), np.uint64)])
+
+
+def _words(column: Any, key: int, other_key: int) -> NDArray[np.uint64]:
+    if _types().is_dictionary(column.type):
+        places: NDArray[Any] = column.indices.to_numpy(zero_copy_only=False)
+        return np.asarray(_words(column.dictionary, key, other_key)[places])
+    column = column.cast(pyarrow().large_string())  # of others the ends become wider, and the text stays where it is
+    _, ends, text = column.buffers()
+    words = np.empty((len(column), 2), np.uint64)
+    if len(column):
+        ends = np.frombuffer(ends, np.int64)[column.offset : column.offset + len(column) + 1]
+        core.utf8_words(ends, np.frombuffer(text or b"", np.uint8), key, other_key, words)
+    return words
+
+
+def _text(column: Any) -> Text | None:
+    """A column in chunks as `Text`; None if it holds something else, or text is missing."""
+    types, kind, dictionaries = _types(), column.type, []
+    if types.is_dictionary(kind):
+        kind, dictionaries = kind.value_type, [chunk.dictionary for chunk in column.chunks]
+    is_text = types.is_string(kind) or types.is_large_string(kind)
+    if not is_text or any(each.null_count for each in (column, *dictionaries)):
+        return None
+    column.validate(full=True)  # that it is in UTF-8
+    return Text(column)
+
+
+def _vector(column: Any) -> NDArray[Any] | Text:
+    """An Arrow array as a vector: numbers, dates and booleans as NumPy has them, text as `Text`; where some is missing,
+    as str and NaN.
+    """
     types, kind = _types(), column.type
     if types.is_boolean(kind) and not column.null_count:
         return np.asarray(column.to_numpy(zero_copy_only=False))
@@ -297,18 +365,25 @@ def _vector(column: Any) -> NDArray[Any]:
         return _numbers(column)
     if types.is_temporal(kind):
         return np.asarray(column.to_numpy(zero_copy_only=False))
+    column = _readable(column)
+    if (text := _text(pyarrow().chunked_array([column]))) is not None:
+        return text
     if (coded := _coded(column)) is None:
         return _with_nan(column.to_pylist())
     words, codes = coded
     return np.asarray(words[codes])
 
 
-def _coded(column: Any) -> Coded | None:
-    """Of text or a dictionary."""
-    types = _types()
+def _readable(column: Any) -> Any:
     if str(column.type) == "string_view":  # of polars; pyarrow casts it from release 18 on
         with suppress(pyarrow().ArrowNotImplementedError):
-            column = column.cast(pyarrow().large_string())
+            return column.cast(pyarrow().large_string())
+    return column
+
+
+def _coded(column: Any) -> Coded | None:
+    """Of text or a dictionary."""
+    types, column = _types(), _readable(column)
     if types.is_string(column.type) or types.is_large_string(column.type):
         column = column.dictionary_encode()  # each text becomes a str once, not once a row
     elif not types.is_dictionary(column.type):
@@ -401,8 +476,8 @@ def table_matrix(table: Any) -> NDArray[Any]:
 
 
 def as_vector_of_values(values: Any) -> Any:
-    """A Series or an Arrow array as a NumPy array (of lists of one size, a matrix), what is missing as NaN; all else as
-    it is.
+    """A Series or an Arrow array as a NumPy array (of lists of one size, a matrix), what is missing as NaN; its text as
+    `Text` where Arrow holds it; all else as it is.
     """
     if kinds.is_series(values):
         return _converted(values, values.dtype, values.name, _values_of_series)
@@ -416,7 +491,7 @@ def as_vector_of_values(values: Any) -> Any:
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
     _list_size(column.type, "")  # refuses what is no vector and no matrix
     with messages_withheld(f"a column of type {column.type}"):
-        return np.asarray(Assembler()([_vector_or_matrix(chunk) for chunk in chunks or [pa.array([], column.type)]]))
+        return Assembler(apart=True)([_vector_or_matrix(chunk) for chunk in chunks or [pa.array([], column.type)]])
 
 
 def _source(table: Any) -> Source:
