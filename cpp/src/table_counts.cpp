@@ -14,6 +14,7 @@
 #include "dpgep/parallel.hpp"
 #include "lanes.hpp"
 #include "partial_sums.hpp"
+#include "prefetch.hpp"
 #include "row_mapper.hpp"
 #include "squared_length.hpp"
 
@@ -304,11 +305,36 @@ Entries entries_of(const Block& block, const std::int64_t* columns, Index n, dou
   return {memory, tile};
 }
 
+// The same columns of the next block of rows, asked for row by row while those of this one are
+// counted: from tile to tile of a wide matrix the processor does not look ahead.
+class NextBlock {
+ public:
+  template <class Block>
+  NextBlock(const Block& block, const std::int64_t* columns, Index n)
+      : row_(reinterpret_cast<const char*>(block.data() + columns[0])),
+        stride_(block.outerStride() * static_cast<Index>(sizeof(typename Block::Scalar))),
+        size_((columns[n - 1] - columns[0] + 1) *
+              static_cast<Index>(sizeof(typename Block::Scalar))),
+        n_rows_(block.rows()) {}
+
+  void ask_for_a_row() {
+    if (n_rows_ == 0) return;
+    for (Index j = 0; j < size_; j += 64) expect_to_read_later(row_ + j);
+    row_ += stride_;
+    --n_rows_;
+  }
+
+ private:
+  const char* row_;
+  Index stride_, size_, n_rows_;
+};
+
 // Counts n columns' signs and exponents, exponent_stride for each: the first 12 bits of the
 // entries. Not inlined, so that what it needs stays in registers.
-[[gnu::noinline]] void count_exponents(Entries entries, Index n_rows, Index n,
+[[gnu::noinline]] void count_exponents(Entries entries, NextBlock next, Index n_rows, Index n,
                                        const std::int16_t* weight, std::int32_t* counts) {
   for (Index i = 0; i < n_rows; ++i, entries.first += entries.stride) {
+    next.ask_for_a_row();
     const std::int32_t once = weight == nullptr ? 1 : weight[i];
     std::int32_t* of_column = counts;
     const double* value = entries.first;
@@ -370,9 +396,9 @@ inline Look look_at(const double* values, Index n) {
   return {refused, finite && total(subnormal) == 0.0};
 }
 
-// Calls count(entries, n_rows, first column, n, weights, counts of that column) for a tile of each
-// block of rows, which adds to counts (n_columns, n_bins); `weights` begin at the first of the
-// rows; null: each counts once. False once it refuses an entry.
+// Calls count(entries, next block, n_rows, first column, n, weights, counts of that column) for a
+// tile of each block of rows, which adds to counts (n_columns, n_bins); `weights` begin at the
+// first of the rows; null: each counts once. False once it refuses an entry.
 template <class Scalar, class Count>
 bool count_tiles(const ConstRows<Scalar>& rows, Index first, Index last,
                  const ConstIntegers& columns, const RowWeights& weights, Index n_bins,
@@ -383,9 +409,12 @@ bool count_tiles(const ConstRows<Scalar>& rows, Index first, Index last,
     for (Index left = 0; left < columns.size(); left += tile) {
       const Index n = std::min(tile, columns.size() - left);
       const auto block = rows.middleRows(begin, std::min(height, last - begin));
+      const Index end = begin + block.rows();
+      const NextBlock next(rows.middleRows(end, std::min(height, last - end)),
+                           columns.data() + left, n);
       const Entries entries = entries_of(block, columns.data() + left, n, gathered.data());
       const std::int16_t* const weight = weights.size() == 0 ? nullptr : weights.data() + begin;
-      if (!count(entries, block.rows(), left, n, weight, own + left * n_bins)) return false;
+      if (!count(entries, next, block.rows(), left, n, weight, own + left * n_bins)) return false;
     }
   }
   return true;
@@ -562,11 +591,11 @@ bool count_magnitudes(const ConstRows<Scalar>& rows, const ConstIntegers& column
   const auto add_some = [&](Index first, Index last, const ConstIntegers& some, std::int64_t* own) {
     std::vector<std::int32_t> of_exponents(static_cast<std::size_t>(some.size() * exponent_stride));
     const auto count = [=, exponents = of_exponents.data()](
-                           const Entries& entries, Index n_rows, Index left, Index n,
-                           const std::int16_t* weight, std::int64_t* counted) {
+                           const Entries& entries, const NextBlock& next, Index n_rows, Index left,
+                           Index n, const std::int16_t* weight, std::int64_t* counted) {
       std::int32_t* const those = exponents + left * exponent_stride;
       const std::int64_t before = unclear(those, n);
-      count_exponents(entries, n_rows, n, weight, those);
+      count_exponents(entries, next, n_rows, n, weight, those);
       if (weight == nullptr && unclear(those, n) == before) return true;
       const double* values = entries.first;
       bool accepted = true;
@@ -609,7 +638,7 @@ bool count_places(const ConstRows<Scalar>& rows, const ConstIntegers& columns, b
   require_weights(weights, rows.rows());
   require_interval(middle, half, columns.size());
   const Bins bins(middle, half, n_bins);
-  const auto count = [&](const Entries& entries, Index n_rows, Index left, Index n,
+  const auto count = [&](const Entries& entries, NextBlock next, Index n_rows, Index left, Index n,
                          const std::int16_t* weight, std::int64_t* own) {
     alignas(sizeof(Register)) double found[placed_rows * tile];
     const Index width = (n + n_at_once - 1) / n_at_once * n_at_once;
@@ -619,6 +648,7 @@ bool count_places(const ConstRows<Scalar>& rows, const ConstIntegers& columns, b
       for (Index i = 0; i < n_some; ++i) {
         const double* const row = values + i * entries.stride;
         double* const of_row = found + i * width;
+        next.ask_for_a_row();
         if (!(missing ? bins.find<true>(row, left, n, of_row)
                       : bins.find<false>(row, left, n, of_row))) {
           return false;
