@@ -463,10 +463,12 @@ def _n_edges(r: int) -> int:
 
 def _leading_values(noises: Iterator[Matrix], vectors: Matrix | None, model: Model) -> Matrix:
     """Largest eigenvalue of V^T N V for each N, counted from its centre; of N itself where V is None."""
+    changes_nothing = vectors is not None and model.traits.identity_b and vectors.shape[0] == vectors.shape[1]
     if vectors is None or vectors.shape[1] > _DENSE:  # no draw is kept while the next is made
-        return np.array(list(map(partial(_leading_by_products, vectors, model), noises)))
+        by_products = partial(_leading_by_products, None if changes_nothing else vectors, model)
+        return np.array(list(map(by_products, noises)))
     drawn = np.array(list(noises))
-    if not (model.traits.identity_b and vectors.shape[0] == vectors.shape[1]):  # orthonormal: it changes nothing
+    if not changes_nothing:
         drawn = vectors.T @ drawn @ vectors
     spectra = np.linalg.eigvalsh(drawn)
     return np.asarray(spectra[:, -1] - (spectra.mean(axis=1) if model.traits.equal_eigenvalues else 0.0))
