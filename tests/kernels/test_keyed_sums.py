@@ -23,8 +23,35 @@ def test_sums_are_those_of_whole_numbers(data, offset):
     assert core.keyed_sums(buffer, *KEYS) == expected
 
 
+@given(st.data(), st.integers(0, 9), st.integers(0, 40), st.integers(0, 3), st.integers(1, 3))
+def test_columns_are_cut_into_blocks_of_as_many_words_as_keys(data, begun, n, d, n_threads):
+    keys = np.ascontiguousarray(KEYS[:, :10])
+    columns = [np.frombuffer(data.draw(st.binary(min_size=8 * n, max_size=8 * n)), np.uint8) for _ in range(d)]
+    words = [[column[i : i + 8] for i in range(0, 8 * n, 8)] for column in columns]
+    n_blocks = -(-(begun + n) // 10) if d else -(-begun // 10)
+    expected = np.zeros((n_blocks, d, 2), np.uint64)
+    for j in range(d):
+        for i, word in enumerate(words[j]):
+            block, place = divmod(begun + i, 10)
+            expected[block, j] += np.array(core.keyed_sums(word, *keys[:, place:]), np.uint64)
+    sums = np.full((n_blocks, 2 * d), 7, np.uint64)
+    core.keyed_column_sums(columns, begun, *keys, sums, n_threads)
+    assert np.array_equal(sums.reshape(expected.shape), expected)
+
+
 def test_parts_of_words_and_missing_keys_are_refused():
     with pytest.raises(ValueError, match="whole words"):
         core.keyed_sums(np.zeros(9, np.uint8), *KEYS)
     with pytest.raises(ValueError, match="keys"):
         core.keyed_sums(np.zeros(16, np.uint8), KEYS[0], KEYS[1, :1])
+    column, sums = np.zeros(24, np.uint8), np.zeros((2, 4), np.uint64)
+    for columns, begun, keys, out in (
+        ([column, column[:16]], 0, KEYS[:, :2], sums),
+        ([column[:23], column[:23]], 0, KEYS[:, :2], sums),
+        ([column, column], 2, KEYS[:, :2], sums),
+        ([column, column], -1, KEYS[:, :2], sums),
+        ([column, column], 0, KEYS[:, :3], sums),
+        ([column], 0, KEYS[:, :2], sums),
+    ):
+        with pytest.raises(ValueError, match=r"must (be|have)"):
+            core.keyed_column_sums(columns, begun, *np.ascontiguousarray(keys), out, 1)

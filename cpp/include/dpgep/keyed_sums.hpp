@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <utility>
+#include <vector>
 
 #include "dpgep/typedefs.hpp"
 
@@ -15,5 +16,14 @@ namespace dpgep {
 std::pair<std::uint64_t, std::uint64_t> keyed_sums(const ConstVectorView<std::uint8_t>& bytes,
                                                    const ConstVectorView<std::uint64_t>& k,
                                                    const ConstVectorView<std::uint64_t>& l);
+
+// The same of columns of words, blocks of as many as there are keys: sums(i, 2 j) and (i, 2 j + 1)
+// are of block i of column j. The first block lacks `begun` words before the first. Throws
+// std::invalid_argument for columns of several lengths or that are no whole words, and for other
+// numbers of keys and sums.
+void keyed_column_sums(const std::vector<ConstVectorView<std::uint8_t>>& columns, Index begun,
+                       const ConstVectorView<std::uint64_t>& k,
+                       const ConstVectorView<std::uint64_t>& l, Rows<std::uint64_t> sums,
+                       int n_threads);
 
 }  // namespace dpgep

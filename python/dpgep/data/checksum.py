@@ -19,7 +19,7 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache, partial
 from typing import Any
 
@@ -35,6 +35,8 @@ from dpgep.sources.batches import Columns
 # Words of a block: keys, words and reversed words stay in the second-level cache (measured: half the size is slower).
 _WORDS = 1 << 14
 _BLOCK = 8 * _WORDS
+# Rows of a table whose entries become words at a time.
+_ROWS = 4 * _WORDS
 # Bytes of rows that are made contiguous at a time.
 _CHUNK = 1 << 19
 # Blocks from which on a thread is worth its while.
@@ -155,7 +157,8 @@ class _Stream:
             for block, found in zip(blocks[part], sums[part], strict=True):
                 found[:] = core.keyed_sums(block, *self._keys)
 
-        _in_threads(fill, len(blocks))
+        n_threads = max(1, min(thread_count(), len(blocks) // _BLOCKS_OF_A_THREAD))
+        run([partial(fill, part) for part in even_slices(len(blocks), n_threads)], n_threads)
         return sums.tobytes()
 
 
@@ -170,35 +173,23 @@ class _Table:
 
     def update(self, values: Columns) -> None:
         columns, start = values.raw_columns()
-        end = start + values.shape[0]
-        while start < end:
-            first = self._n_rows % _WORDS
-            height = min(_WORDS - first, end - start)
-            self._add_sums(columns, slice(start, start + height), self._keys[:, first : first + height])
-            self._n_rows += height
-            start += height
-            if first + height == _WORDS:
-                self._hash.update(self._sums.tobytes())
-                self._sums[:] = 0
+        for rows in slices(values.shape[0], _ROWS):
+            words = [_words(column[start + rows.start : start + rows.stop]).view(np.uint8) for column in columns]
+            begun = self._n_rows % _WORDS
+            self._n_rows += rows.stop - rows.start
+            n_whole, rest = divmod(begun + rows.stop - rows.start, _WORDS)
+            sums = np.zeros((n_whole + 1, *self._sums.shape), np.uint64)
+            blocks = sums[: n_whole + bool(rest)].reshape(-1, self._sums.size)
+            core.keyed_column_sums(words, begun, self._keys[0], self._keys[1], blocks, thread_count())
+            sums[0] += self._sums
+            self._hash.update(sums[:n_whole].tobytes())
+            self._sums = sums[n_whole]
 
     def digest(self) -> bytes:
         final = self._hash.copy()
         final.update(self._sums.tobytes())
         final.update(self._n_rows.to_bytes(8, "little"))
         return final.digest()
-
-    def _add_sums(self, columns: list[NDArray[Any]], rows: slice, keys: NDArray[np.uint64]) -> None:
-        def add(part: slice) -> None:
-            for column, total in zip(columns[part], self._sums[part], strict=True):
-                total += np.array(core.keyed_sums(_words(column[rows]).view(np.uint8), *keys), np.uint64)
-
-        _in_threads(add, len(columns))
-
-
-def _in_threads(work: Callable[[slice], None], n: int) -> None:
-    """Do some work for each of n blocks or columns."""
-    n_threads = max(1, min(thread_count(), n // _BLOCKS_OF_A_THREAD))
-    run([partial(work, part) for part in even_slices(n, n_threads)], n_threads)
 
 
 def _words(column: NDArray[Any]) -> NDArray[np.uint64]:
