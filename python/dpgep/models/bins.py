@@ -29,6 +29,9 @@ PRODUCT_EDGES = 2.0 ** (np.arange(-7 * NORM_STEPS, 1) / NORM_STEPS)
 _SEEN, _LEAST_CURVATURE, _STEEPEST, _PLACES, _NOBODY = 2.5, -2.0, 8.0, 16, 1e-3
 # And from which on it is where all octaves about it look empty: values such as 98 that stand for something else.
 _SURELY_SEEN = 4.5
+# Deviations of its noise from which on the first count that noise hides may be people; where octaves begin that hold
+# tails alone, in deviations, and how many times as far they may end, for values to be even in their logarithms.
+_OFTEN, _FAR, _WIDE = 1.5, 3.0, 3.0
 # Deviations from zero up to which columns lie about it; of these, where the last octave that is seen ends at least, and
 # the mean square that the noise of a count has there at most.
 _ABOUT_ZERO, _LEAST_END, _MOST_HIDDEN = 0.5, 3.0, 0.015
@@ -219,6 +222,28 @@ class Magnitudes(Shown):
             for each, loss in zip(found, losses, strict=True):
                 each.append((within * loss).reshape(d, -1).sum(axis=1))
         return np.array(found[0]), np.array(found[1])
+
+    def far(self, location: Matrix, scale: Matrix, bound: float) -> Matrix:
+        """(d,), what columns z = (x - location)/scale may lose of their mean squares in the octaves that hold tails
+        alone, up to the first of either sign that noise hides, if its count is more than noise often makes.
+
+        Rows are shortened as in `beyond`. Values even in their logarithms are more than there are: counts fall.
+        """
+        d, m = len(self.counts), self.counts.shape[2]
+        counts, octaves = self.counts.reshape(2 * d, m), np.arange(m)
+        places = self.first + octaves[:, None] + (np.arange(_PLACES) + 0.5) / _PLACES
+        z = (np.multiply.outer([1.0, -1.0], np.exp2(places)) - location[:, None, None, None]) / scale[
+            :, None, None, None
+        ]
+        squares = np.square(np.clip(z, -_FARTHEST, _FARTHEST)).reshape(2 * d, m, _PLACES)
+        lost = (squares * (1 - np.minimum(bound**2 / (squares + d - 1), 1.0))).mean(axis=2)
+        last, modes = _continued(counts, np.full(2 * d, self.deviation))[1], counts.argmax(axis=1)
+        hidden = (octaves == last[:, None] + 1) & (counts > _OFTEN * self.deviation)
+        seen = (octaves > modes[:, None]) & (octaves <= last[:, None]) & (squares[:, :, 0] > _FAR**2)
+        people = np.where(hidden, counts + self.deviation / 2, np.where(seen, counts, 0.0)) / self.n
+        even = squares[:, :, -1] < _WIDE**2 * squares[:, :, 0]
+        has_people = counts.max(axis=1, keepdims=True) > _SURELY_SEEN * self.deviation
+        return np.asarray((people * lost * (even & has_people)).reshape(d, -1).sum(axis=1))
 
 
 def _continued(counts: Matrix, deviations: Matrix) -> tuple[Matrix, NDArray[np.intp], Matrix]:

@@ -401,6 +401,8 @@ _FAR = 5.0**2 * 2.5 * math.sqrt(5) * 5.7
 VARIANCE_UNTOLD = 2.0
 # How many times what is missing of its bought variance a column had lost, in the median of public tables.
 _GROWN = 2.5
+# How many times what is put back a column may have lost at most: rows are like Gaussian ones together, one column not.
+_ALONE = 2.8
 # How many times what octaves show beyond a bound may be there; the most of it, in squared deviations.
 _TWICE, _MOST_TAILS, _LEAST_TAILS, _AT_LEAST, _SURELY, _PERHAPS = 1.5, 20.0, 0.03, 1, 2, 6
 # A sum of variances of this many deviations is shown: what is nearer to zero is taken to be less, or none.
@@ -452,7 +454,8 @@ def unclipped(
     missing = np.where(lost > made_up, (_GROWN - 1) * (1 - left), 0.0)  # tails of its own, seen in part
     told = left_error < VARIANCE_UNTOLD
     bought = preprocessing.present(released.n) * np.where(told, 1 + left_error + missing, 0.0)
-    most = np.maximum(np.maximum(bought, before * (1 + held)), before + _TWICE * longest)
+    alone = after + _ALONE * np.maximum(before - after, 0.0)
+    most = np.max([bought, before * (1 + held), alone, before + _TWICE * longest], axis=0)
     seen = np.divide(after, before + tails, out=np.ones(len(left)), where=tails > 0)
     lost = np.maximum(lost, np.minimum(1 - seen, _MOST_LOST))
     doubt = min(max(without_tails, float((1 - made_up / np.maximum(lost, 1e-300)).max())), 1.0)
@@ -465,8 +468,8 @@ def unclipped(
 
 def octave_losses(preprocessing: Preprocessing, made_up: Matrix) -> tuple[Matrix, ...]:
     """(d,) each: what octaves show that clipping took of variances of scaled columns, less what was ``made_up``: at
-    least, as likely more as less, and at most; and of means (`Magnitudes.beyond`). 0 where that is not sure. A column
-    that is mixed with others is as long as its image.
+    least, as likely more as less, and at most; and of means (`Magnitudes.beyond`). 0 where that is not sure, but for
+    what it may be at most (`Magnitudes.far`). A column that is mixed with others is as long as its image.
     """
     d, magnitudes, linear = len(made_up), preprocessing.magnitudes, preprocessing.linear
     if magnitudes is None:
@@ -477,7 +480,10 @@ def octave_losses(preprocessing: Preprocessing, made_up: Matrix) -> tuple[Matrix
     ordered = np.sort(np.maximum(squares - made_up, 0.0), axis=0)
     sure = ordered[_SURELY] > _LEAST_TAILS
     found = *ordered[[_AT_LEAST, len(ordered) // 2, _PERHAPS]], np.median(shifts, axis=0)
-    return tuple(np.where(sure, each, 0.0) for each in found)
+    least, likely, most, shift = (np.where(sure, each, 0.0) for each in found)
+    if linear is None:
+        most = np.maximum(most, magnitudes.far(location, scale, preprocessing.bound) - made_up)
+    return least, likely, most, shift
 
 
 def _variances_before_noise(values: Matrix, noise: float, bound: float) -> Matrix:

@@ -242,7 +242,8 @@ def correlation_intervals(
         return low, high
     part = released.restricted(served)
     mean = mean_factor(part)
-    matrix = correlations(part.second - mean.T @ mean, standardization_of(part))
+    covariance = part.second - mean.T @ mean
+    matrix = correlations(covariance, standardization_of(part))
     of_noise = correlation_form_variance(part, np.eye(len(served)), np.eye(len(served)))
     squares = None
     if bound is not None and rows == "bounded":
@@ -252,7 +253,7 @@ def correlation_intervals(
     block = np.ix_(served, served)
     low[block], high[block] = not_rejected(matrix, of_noise, part, released.n, level, squares)
     if part.clipping is not None:
-        below, above = _widened(matrix, part.clipping)
+        below, above = _widened(matrix, np.diagonal(covariance), part.clipping)
         low[block], high[block] = np.maximum(low[block] - below, -1.0), np.minimum(high[block] + above, 1.0)
     low[served, served] = high[served, served] = 1.0
     if released.pairs is not None:
@@ -339,7 +340,8 @@ def _moved(noisy: MomentsPencil, clipping: Clipping, regularization: float, k: i
     grown, turned = solution_of(clipping.grown(restored))
     above = np.maximum(above, grown - values)
     larger = np.maximum(clipping.most - np.diagonal(restored), 0.0)
-    alone = solution_of(restored + np.diag(larger))[1]  # tails of one column or another
+    lower, alone = solution_of(restored + np.diag(larger))  # tails of one column or another
+    below = np.maximum(below, values - lower)
     return below, above, np.maximum(clipping.doubt * np.maximum(np.max(strayed, axis=0), turned), alone)
 
 
@@ -353,13 +355,17 @@ def degrees(vectors: Matrix, others: Matrix, b: Matrix | None) -> Matrix:
     return np.asarray(np.degrees(np.arccos(np.minimum(cosines, 1.0))))
 
 
-def _widened(correlation: Matrix, clipping: Clipping) -> tuple[Matrix, Matrix]:
+def _widened(correlation: Matrix, variances: Matrix, clipping: Clipping) -> tuple[Matrix, Matrix]:
     """(below, above) by which intervals are longer for what clipping may have done to correlations."""
     low, high = clipping.entries()
     scale, of_clipped = (np.sqrt(np.maximum(np.diagonal(each), 1e-300)) for each in (low, clipping.covariance))
     ends = [np.clip(end / np.outer(scale, scale), -1.0, 1.0) for end in (low, high)]
     more = 2 * correlation - clipping.covariance / np.outer(of_clipped, of_clipped)  # twice as much was lost
-    return clipping.widened(correlation, np.minimum(ends[0], more), np.maximum(ends[1], more))
+    below, above = clipping.widened(correlation, np.minimum(ends[0], more), np.maximum(ends[1], more))
+    # columns may have tails of their own
+    alone = np.sqrt(np.maximum(variances, 0.0) / np.maximum(np.maximum(clipping.most, variances), 1e-300))
+    nearer = correlation * (1 - np.outer(alone, alone))
+    return np.maximum(below, nearer), np.maximum(above, -nearer)
 
 
 @dataclass(frozen=True, eq=False)
