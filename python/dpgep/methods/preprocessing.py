@@ -378,10 +378,10 @@ class _Estimator:
         histogram = self._stages.norms(counted, starts, self._part(self._shares[1]))
         counts = histogram.values
         counts[0] = 0.0  # rows of zeros have no say
-        (run,) = people_runs(counts[None], histogram.deviation, tail=0.0, noise_tail=_NORMS_TAIL)
-        if not run.is_seen:
+        run = people_runs(counts[None], histogram.deviation, tail=0.0, noise_tail=_NORMS_TAIL)
+        if not run.is_seen.all():
             return Norms(np.array([math.sqrt(self._d)]), np.ones(1))
-        bins = np.arange(run.first, run.last + 1)
+        bins = np.arange(run.first.item(), run.last.item() + 1)
         near, people = bins <= last - first, np.maximum(counts[bins], 0.0)
         begin = np.exp2(starts[bins] / NORM_STEPS)
         norms = begin * np.where(near, 2 ** (0.5 / NORM_STEPS), _OF_FAR_NORMS)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,36 +50,41 @@ class ColumnRanges:
         both = histogram.values.sum(axis=1)[:, 1:]  # octaves of both signs
         sizes = people_runs(both, math.sqrt(2) * histogram.deviation)
         signs = histogram.values.swapaxes(0, 1).reshape(-1, histogram.values.shape[2])[:, 1:]
-        runs = people_runs(signs, histogram.deviation, within=2 * sizes)
-        zeros, d = histogram.values[:, 0, 0], len(sizes)
+        within = np.tile(sizes.first, 2), np.tile(sizes.lengths, 2)
+        sides = people_runs(signs, histogram.deviation, within=within)
+        zeros, d = histogram.values[:, 0, 0], len(both)
         zeros = np.where(zeros > _SHOWN * histogram.deviation, zeros, 0.0)
         # octaves of both signs count, since in wide columns about zero each holds few people
-        self._people[columns] = zeros + [run.people if run.is_likely else 0.0 for run in sizes]
+        self._people[columns] = zeros + np.where(sizes.is_likely, sizes.people, 0.0)
         n = max(float(self._people.max()), 1.0) if n is None else n
-        seen = [run for run in sizes if run.is_seen]
-        if seen:  # the counts of the octaves that hold people, and of some more
-            first = max(min(run.first for run in seen) - 1, 0)
-            octaves = slice(first, max(run.last for run in seen) + 1 + _OCTAVES_BEYOND)
+        if sizes.is_seen.any():  # the counts of the octaves that hold people, and of some more
+            begin = max(int(sizes.first[sizes.is_seen].min()) - 1, 0)
+            octaves = slice(begin, int(sizes.last[sizes.is_seen].max()) + 1 + _OCTAVES_BEYOND)
             counts = histogram.values[:, :, 1:][:, :, octaves]
             kept, zeros_of_all = np.zeros((len(self.low), *counts.shape[1:])), np.zeros(len(self.low))
             kept[columns], zeros_of_all[columns] = counts, histogram.values[:, 0, 0]
-            self.magnitudes = Magnitudes(FIRST_OCTAVE + first, kept, histogram.deviation, float(n), zeros_of_all)
-        for j, zero, run, *sides in zip(columns, zeros.tolist(), sizes, runs[:d], runs[d:], strict=True):
-            up = down = None
-            if run.is_likely:
-                up, down = (each if each.is_seen or each.people > _UNSEEN * run.people else None for each in sides)
-                up, down = (run, run) if up is down else (up, down)
-            people, noise = float(self._people[j]), run.noise if run.is_likely else histogram.deviation
-            unseen = 0.0 if self._missing else n - people
-            self.zero[j] = zero > 0 and not up and not down
-            self.seen[j] = run.is_seen and unseen <= _UNSEEN * n + noise
-            least = min((side.lower for side in (up, down) if side is not None), default=0.0)
-            self.least_spread[j] = math.sqrt(zero * (people - zero)) / n * least
-            everybody = unseen <= max(_MISSED * n, _SHOWN * noise)
-            one_sided = (up is None) != (down is None) and not zero and everybody
-            self.narrow[j] = one_sided and len(up or down or ()) <= _NARROW_OCTAVES
-            self.low[j] = -down.upper if down else up.lower if up and one_sided else 0.0
-            self.high[j] = up.upper if up else -down.lower if down and one_sided else 0.0
+            self.magnitudes = Magnitudes(FIRST_OCTAVE + begin, kept, histogram.deviation, float(n), zeros_of_all)
+        # positive and negative values, in rows; where neither shows people, both may have the octaves of the sum
+        shown = (sides.is_seen | (sides.people > _UNSEEN * np.tile(sizes.people, 2))).reshape(2, d)
+        there = sizes.is_likely & (shown | ~shown.any(axis=0))
+        up, down = there
+        first, last = (
+            np.where(shown.any(axis=0), of_sides.reshape(2, d), of_both)
+            for of_sides, of_both in ((sides.first, sizes.first), (sides.last, sizes.last))
+        )
+        lower = np.ldexp(1.0, FIRST_OCTAVE + first)  # the least magnitudes, and the ends of the last octaves
+        upper = np.ldexp(1.0, np.minimum(FIRST_OCTAVE + last + 1, 1023))
+        people, noise = self._people[columns], np.where(sizes.is_likely, sizes.noise, histogram.deviation)
+        unseen = np.zeros(d) if self._missing else n - people
+        everybody = unseen <= np.maximum(_MISSED * n, _SHOWN * noise)
+        one_sided = (up != down) & (zeros == 0) & everybody
+        least = np.where(up | down, np.where(there, lower, np.inf).min(axis=0), 0.0)
+        self.zero[columns] = (zeros > 0) & ~up & ~down
+        self.seen[columns] = sizes.is_seen & (unseen <= _UNSEEN * n + noise)
+        self.least_spread[columns] = np.sqrt(zeros * (people - zeros)) / n * least
+        self.narrow[columns] = one_sided & (np.where(up, *(last + 1 - first)) <= _NARROW_OCTAVES)
+        self.low[columns] = np.where(down, -upper[1], np.where(up & one_sided, lower[0], 0.0))
+        self.high[columns] = np.where(up, upper[0], np.where(down & one_sided, -lower[1], 0.0))
 
     def keep_places(self, columns: NDArray[np.intp], interval: Interval, histogram: NoisyCounts) -> None:
         """The counts of some columns over equal parts of these intervals, in the place of earlier ones."""
@@ -97,16 +101,15 @@ class ColumnRanges:
         interval = self.intervals(columns)
         self.keep_places(columns, interval, histogram)
         ends = np.linspace(-1.0, 1.0, histogram.values.shape[1] + 1)
-        for row, (j, run) in enumerate(zip(columns, people_runs(histogram.values, histogram.deviation), strict=True)):
-            # a column of two values, one of them rare, is as wide as they are apart
-            few = max(_MISSED * self._people[j], _SHOWN * run.noise)
-            most_seen = run.is_seen and self._people[j] - run.people < min(few, (1 - _MOST) * self._people[j])
-            self.narrow[j] = most_seen and len(run) <= _NARROW_PARTS
-            self.seen[j] &= most_seen or not self.looked[j]  # people beyond an end pass for people there
-            self.looked[j] = True
-            if most_seen:
-                self.low[j] = interval.middle[row] + interval.half[row] * ends[run.first]
-                self.high[j] = interval.middle[row] + interval.half[row] * ends[run.last + 1]
+        runs, people = people_runs(histogram.values, histogram.deviation), self._people[columns]
+        # a column of two values, one of them rare, is as wide as they are apart
+        few = np.maximum(_MISSED * people, _SHOWN * runs.noise)
+        most_seen = runs.is_seen & (people - runs.people < np.minimum(few, (1 - _MOST) * people))
+        self.narrow[columns] = most_seen & (runs.lengths <= _NARROW_PARTS)
+        self.seen[columns] &= most_seen | ~self.looked[columns]  # people beyond an end pass for people there
+        self.looked[columns] = True
+        low, high = (interval.middle + interval.half * ends[bins] for bins in (runs.first, runs.last + 1))
+        self.low[columns[most_seen]], self.high[columns[most_seen]] = low[most_seen], high[most_seen]
 
     def intervals(self, columns: NDArray[np.intp]) -> Interval:
         """Intervals of some columns: -1 to 1 where only zeros were seen, one of typical width where nothing was."""
@@ -118,45 +121,25 @@ class ColumnRanges:
         return Interval((self.low / 2 + self.high / 2)[columns], half[columns])
 
 
-@dataclass(slots=True)
-class BinRun:
-    """Bins from ``first`` to ``last`` that hold ``people``, none if last < first."""
+@dataclass(eq=False)
+class BinRuns:
+    """Of each histogram, bins from ``first`` to ``last`` that hold ``people``, none if last < first."""
 
-    first: int
-    last: int
-    people: float
+    first: NDArray[np.intp]
+    last: NDArray[np.intp]
+    people: Matrix
     deviation: float  # of the noise in a bin
-    height: float  # people beyond a deviation for each bin, in deviations
-    n_bins: int  # in how many bins the run was looked for
-    is_seen: bool = field(init=False, default=False)  # whether noise alone hardly makes such a run
-    is_likely: bool = field(init=False, default=False)  # or rarely does: an octave of noise may be far from all values
+    is_seen: NDArray[np.bool_]  # whether noise alone hardly makes such a run
+    is_likely: NDArray[np.bool_]  # or rarely does: an octave of noise may be far from all values
 
-    def __post_init__(self) -> None:
-        """A walk of unit steps that falls by 1 in each rises by h from any of its places with a probability of e^(-2h)
-        (docs/mathematics.md, section 10).
-        """
-        if self.people > 0:
-            self.is_seen, self.is_likely = (
-                self.height > math.log(self.n_bins / chance) / 2 for chance in (_FALSE_RUN, _FALSE_LIKELY)
-            )
-
-    def __len__(self) -> int:
+    @property
+    def lengths(self) -> NDArray[np.intp]:
         return self.last + 1 - self.first
 
     @property
-    def noise(self) -> float:
+    def noise(self) -> Matrix:
         """About the deviation of the noise in ``people``."""
-        return self.deviation * math.sqrt(len(self))
-
-    @property
-    def lower(self) -> float:
-        """The least magnitude, where bins are octaves."""
-        return math.ldexp(1.0, FIRST_OCTAVE + self.first)
-
-    @property
-    def upper(self) -> float:
-        """The end of the last octave."""
-        return math.ldexp(1.0, min(FIRST_OCTAVE + self.last + 1, 1023))
+        return np.asarray(self.deviation * np.sqrt(self.lengths))
 
 
 def people_runs(
@@ -165,21 +148,24 @@ def people_runs(
     *,
     tail: float = _TAIL,
     noise_tail: float = _NOISE_TAIL,
-    within: Sequence[BinRun] | None = None,
-) -> list[BinRun]:
+    within: tuple[NDArray[np.intp], NDArray[np.intp]] | None = None,
+) -> BinRuns:
     """Of each histogram, (d, n_bins), the run of neighbouring bins with most people beyond a deviation of the noise for
-    each; ``within``: among these bins alone.
+    each; ``within``: from these bins on, among so many.
 
     Wide columns are seen by the sum of their bins. At either end what noise may have made, up to ``noise_tail``
-    deviations, is left outside, and in any case this share, ``tail``, of the people.
+    deviations, is left outside, and in any case this share, ``tail``, of the people. A walk of unit steps that falls by
+    1 in each rises by h from any of its places with a probability of e^(-2h) (docs/mathematics.md, section 10): by how
+    much a run rises shows whether noise made it.
     """
-    whole = (0, histograms.shape[1])
-    places = [whole] * len(histograms) if within is None else [(run.first, len(run)) for run in within]
-    starts, widths = np.array(places, dtype=np.int64).reshape(-1, 2).T.copy()
+    d, n_bins = histograms.shape
+    starts, widths = (np.zeros(d, np.int64), np.full(d, n_bins)) if within is None else within
     found = core.people_runs(histograms, starts, widths, deviation, tail, noise_tail, _MOST_TAIL)
-    return [
-        BinRun(first, last, people, deviation, rise / deviation if deviation else math.inf, width)
-        if people > 0
-        else BinRun(0, -1, 0.0, deviation, 0.0, width)
-        for (first, last, people, rise), (_, width) in zip(found, places, strict=True)
-    ]
+    first, last, people, rise = np.array(found).reshape(d, 4).T
+    holds = people > 0
+    seen, likely = (
+        holds & (rise > deviation * (np.log(np.maximum(widths, 1) / chance) / 2))
+        for chance in (_FALSE_RUN, _FALSE_LIKELY)
+    )
+    first, last = np.where(holds, [first, last], [[0], [-1]]).astype(np.intp)
+    return BinRuns(first, last, np.where(holds, people, 0.0), deviation, seen, likely)
