@@ -182,6 +182,28 @@ class PeopleBlock {
     return true;
   }
 
+  bool read(const std::vector<Column>& columns, const Run& run, Grid grid, MappedRows& mapped) {
+    const auto d = static_cast<Index>(columns.size());
+    gathered_.resize(mapped.height(), d);
+    const ConstRows<double> rows(gathered_.data(), mapped.height(), d, Eigen::OuterStride<>(d));
+    for (Index i = 0; i < run.n; i += mapped.height()) {
+      const Index n = std::min(mapped.height(), run.n - i);
+      for (Index j = 0; j < d; ++j) {
+        const auto gather = [&](const auto* column) {
+          for (Index k = 0; k < n; ++k) {
+            gathered_(k, j) = static_cast<double>(column[run.number(i + k)]);
+          }
+        };
+        std::visit(gather, columns[static_cast<std::size_t>(j)]);
+      }
+      if (!mapped.read(rows, n, [](Index k) { return k; })) return false;
+      const ConstRows<double> part(mapped.rows().data(), n, d, Eigen::OuterStride<>(d));
+      const Rows<double> out(&entry(i, 0), d, n, Eigen::OuterStride<>(buffer_stride));
+      if (!fixed_point_turned(part, grid.bound, grid.bits, out)) return false;
+    }
+    return true;
+  }
+
   bool read(const std::vector<Column>& columns, const Run& run, Grid grid) {
     std::vector<Column> part = columns;
     const auto d = static_cast<Index>(part.size());
@@ -221,7 +243,8 @@ class PeopleBlock {
 
   Vector<double> memory_;
   Rows<double> columns_;
-  RowMajorMatrix<double> taken_;  // entries of columns, of rows that lie apart
+  RowMajorMatrix<double> taken_;     // entries of columns, of rows that lie apart
+  RowMajorMatrix<double> gathered_;  // rows of columns that are to be mapped
 };
 
 Index width_of(const std::vector<Column>& columns) {
@@ -236,8 +259,7 @@ Index width_of(const ConstRows<Scalar>& rows) {
 template <class Source>
 bool read(PeopleBlock& block, const Source& source, const Run& run, Grid grid,
           [[maybe_unused]] std::optional<MappedRows>& mapped) {
-  if constexpr (std::is_same_v<Source, ConstRows<float>> ||
-                std::is_same_v<Source, ConstRows<double>>) {
+  if constexpr (!std::is_same_v<Source, ConstRows<std::uint8_t>>) {
     if (mapped) return block.read(source, run, grid, *mapped);
   }
   return block.read(source, run, grid);
@@ -340,9 +362,8 @@ bool add_dense_moments(const DensePeople& people, Index n, ConstVectorView<std::
   require_grid(bound, bits);
   require_groups(groups, n, n_groups);
   require_weights(weights, n);
-  if (map != nullptr && !std::holds_alternative<ConstRows<float>>(people) &&
-      !std::holds_alternative<ConstRows<double>>(people)) {
-    throw std::invalid_argument("rows that are mapped must be a matrix of floating-point numbers");
+  if (map != nullptr && std::holds_alternative<ConstRows<std::uint8_t>>(people)) {
+    throw std::invalid_argument("rows that are mapped must not be a matrix of bytes");
   }
   const auto sum_up = [&](const auto& source) {
     const Index d = width_of(source);

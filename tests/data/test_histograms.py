@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from dpgep.data.integer_sums import PLACE_BITS, ColumnSums, MagnitudeCounts, Nor
 from dpgep.data.rows import Batch, NotFiniteError, Rows, Sums, block_height, plain_blocks
 from dpgep.models.bins import FIRST_OCTAVE, N_OCTAVES, NORM_STEPS, Interval
 from dpgep.models.preprocessing import Preprocessing
+from dpgep.sources.batches import Columns
 
 ANY = st.floats(allow_nan=False, allow_infinity=False, width=64)
 FIRST_NORM, N_NORMS = NORM_STEPS * FIRST_OCTAVE, NORM_STEPS * N_OCTAVES
@@ -211,6 +213,48 @@ def test_entries_beyond_float64_are_cut_off() -> None:
     (view,) = preprocessed(batch_of(np.array([[1.7e308], [0.0]])), preprocessing).rows.views
     assert np.isfinite(view).all()
     assert view[0, 0] == 2.0**500
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4", "i4"])
+@pytest.mark.parametrize("name", makers(3))
+def test_long_columns_are_counted_where_they_lie(name: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In whatever number of threads: as their rows are, of which the last do not fill those that stand side by side."""
+    n = (1 << 16) + 3
+    rows = (5 * np.random.default_rng(0).standard_normal((n, 3))).astype(dtype)
+    table = Columns(list(np.vstack([rows[:2], rows]).T.copy()), n + 2)[2:]
+    make = makers(3)[name][0]
+    for threads in ("1", "3"):
+        monkeypatch.setenv("DPGEP_NUM_THREADS", threads)
+        np.testing.assert_array_equal(sums(make, table), sums(make, rows.astype(float)))
+    if name != "norms":  # some of the columns, of two views, with and without values that are missing
+        half = np.array([2.0, 0.5])
+        interval, columns = Interval(np.zeros(2), half), np.array([0, 2])
+        some = {
+            "magnitudes": partial(MagnitudeCounts, columns),
+            "places": partial(PlaceCounts, columns, interval, 8),
+            "sums": partial(ColumnSums, Interval(np.zeros(3), np.array([2.0, 1.0, 0.5]))),
+        }[name]
+        holes = np.where(rows > 4, np.nan, rows.astype(float))
+        views = Columns([holes[:, 0].copy()], n), Columns(list(holes[:, 1:].T.copy()), n)
+        found, expected = some(missing=True), some(missing=True)
+        found.add(Batch(Rows(views, 1.0)))
+        expected.add(batch_of(holes))
+        np.testing.assert_array_equal(found.counts, expected.counts)
+        with pytest.raises(NotFiniteError):
+            some(missing=False).add(Batch(Rows(views, 1.0)))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_norms_of_mapped_columns_are_those_of_mapped_rows(weighted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    n = (1 << 16) + 3
+    rng = np.random.default_rng(0)
+    rows, preprocessing = rng.standard_normal((n, 3)), maps_of(3)[3]
+    weights = rng.integers(0, 9, n).astype(np.int16) if weighted else None
+    monkeypatch.setenv("DPGEP_NUM_THREADS", "3")
+    found, expected = NormCounts(FIRST_NORM, N_NORMS), NormCounts(FIRST_NORM, N_NORMS)
+    for total, view in ((found, Columns(list(rows.T.copy()), n)), (expected, rows)):
+        assert total.add_mapped(Batch(Rows((view,), 2.0), weights=weights), preprocessing)
+    np.testing.assert_array_equal(found.counts, expected.counts)
 
 
 def test_mapped_sums_keep_groups_and_those_without() -> None:

@@ -79,10 +79,13 @@ def test_rows_are_mapped_as_they_are_read(dtype: str, n: int, d: int, weighted: 
         for n_threads in (1, 3):
             expected, total = np.zeros((2, d + 1, d + 1), np.int64)
             assert core.add_dense_moments(plain, 0, n, None, 1, 5.0, 18, expected, 1, weights)
-            given = rows, 0, n, None, 1, 5.0, 18, total, n_threads, weights, None
-            assert kernel.add_dense_moments(*given, (location, scale, 1.5, True))
-            np.testing.assert_array_equal(total, expected)
-            assert kernel.add_dense_moments(*given, (location, scale, 1.5, False)) is not bool(np.isnan(rows).any())
+            given = 0, n, None, 1, 5.0, 18, total, n_threads, weights, None
+            for people in (rows, list(np.ascontiguousarray(rows.T))):
+                total[:] = 0
+                assert kernel.add_dense_moments(people, *given, (location, scale, 1.5, True))
+                np.testing.assert_array_equal(total, expected)
+                some, refused = (location, scale, 1.5, False), bool(np.isnan(rows).any())
+                assert kernel.add_dense_moments(people, *given, some) is not refused
 
 
 def test_weighted_sums_that_do_not_fit_are_noticed() -> None:
@@ -239,7 +242,7 @@ X, T = np.zeros((4, 2)), np.zeros((3, 3), np.int64)
         ),
         ((X, 0, 4, None, 1, 1.0, 20, T, 1, None, None, (None, None, -1.0, False)), ValueError, "largest must be at"),
         (
-            ([X[:, 0].copy()] * 2, 0, 4, None, 1, 1.0, 20, T, 1, None, None, (None, None, 1.0, True)),
+            (X.astype("u1"), 0, 4, None, 1, 1.0, 20, T, 1, None, None, (None, None, 1.0, True)),
             ValueError,
             "mapped",
         ),

@@ -170,7 +170,7 @@ class ExactMomentAccumulator(ExactSums):
             self._add_sums_of(batch)
 
     def add_mapped(self, batch: Batch, preprocessing: Preprocessing) -> bool:
-        whole = batch.rows.in_one_piece(batch.rows.n, fixed_point=False)
+        whole = self._mapped(batch, batch.rows.n)
         if whole is None or self._dimension > min(core.narrow_dimension, batch.rows.n) or _are_many(batch.weights):
             return False
         self._require_whole()
@@ -251,6 +251,12 @@ class ExactMomentAccumulator(ExactSums):
         is_narrow = self._dimension <= min(core.narrow_dimension, n)
         return batch.rows.in_one_piece(n, fixed_point=True) if is_narrow else None
 
+    @staticmethod
+    def _mapped(batch: Batch, n: int) -> NDArray[Any] | Columns | None:
+        """The n rows as the same kernel reads those that it maps."""
+        found = batch.rows.in_one_piece(n, fixed_point=True)
+        return None if isinstance(found, np.ndarray) and found.dtype == np.uint8 else found
+
     def _n_shares(self, n: int) -> int:
         """Number of threads that are to sum some of n people each: one where there is too little work or memory."""
         pairs = self._dimension**2
@@ -317,7 +323,7 @@ class ExactMomentAccumulator(ExactSums):
 
     def _add_part(self, batch: Batch, n: int, n_threads: int | None = None, mapped: ColumnMap | None = None) -> None:
         """Add n people, who fit a limb, or the partial sums: some of them on an error. ``mapped``: by the kernel."""
-        rows = self._narrow(batch, n) if mapped is None else batch.rows.in_one_piece(n, fixed_point=False)
+        rows = self._narrow(batch, n) if mapped is None else self._mapped(batch, n)
         if rows is not None:
             self._add_narrow(rows, batch, mapped)
             return

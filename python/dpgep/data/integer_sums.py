@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
+from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -25,7 +26,7 @@ import scipy  # its sparse matrices are loaded when they are used
 from numpy.typing import NDArray
 
 from dpgep._dispatch import core
-from dpgep._threads import slices, thread_count
+from dpgep._threads import even_slices, run, slices, thread_count
 from dpgep.data.dataset import Dataset
 from dpgep.data.float_sums import ROWS_IN_A_ROW
 from dpgep.data.rows import (
@@ -51,6 +52,9 @@ from dpgep.models.row_model import RowModel, view_labels
 _ENTRIES_PER_PART = 1 << 22
 # A product of two entries takes as long as this many multiplications of BLAS.
 _PRODUCT_COST = 25
+# A column of this many rows or more is counted where it lies, as one of _ALIKE columns: the kernels read rows, and find
+# what stands side by side together.
+_ROWS_OF_A_COLUMN, _ALIKE = 1 << 16, 8
 # Places of a column's values in its interval, -1..1, are multiples of 2^-PLACE_BITS.
 PLACE_BITS = 10
 
@@ -117,14 +121,47 @@ class _TableSums(Sums):
 
     parts = ("counts",)
     _kernel: ClassVar[Callable[..., bool]]
+    _columns: NDArray[np.intp] | None = None  # those that are counted each by itself
+    _axis = 0  # that of columns in counts
 
     def __init__(self, shape: tuple[int, ...], *facts: Any) -> None:
         self._facts = facts
         self.counts: Integers = np.zeros(shape, dtype=np.int64)
 
     def add(self, batch: Batch) -> None:
-        for people, block in plain_blocks(batch.rows, batch.rows.n, fixed_point=False):
-            self._add_block(block, None if batch.weights is None else batch.weights[people])
+        rows, n_alike = batch.rows, 0
+        columns = None if batch.weights is not None or rows.n < _ROWS_OF_A_COLUMN else rows.columns()
+        if self._columns is not None and columns is not None:
+            n_alike = rows.n - rows.n % _ALIKE
+            parts = [columns[j][:n_alike].reshape(-1, _ALIKE) for j in self._columns]
+            run([partial(self._add_column, *each) for each in enumerate(parts)], thread_count())
+        self._add_blocks(rows.part(slice(n_alike, rows.n)), batch.weights)
+
+    def _add_column(self, place: int, entries: NDArray[Any]) -> None:
+        """Add the entries of the column in this place of counts as those of columns that are alike."""
+        alike = self._alike(place)
+        alike._add_block(entries, None)
+        np.moveaxis(self.counts, self._axis, 0)[place] += alike.counts.sum(axis=self._axis)
+
+    def _alike(self, place: int) -> _TableSums:
+        """The same sums of _ALIKE columns like the one in this place."""
+        raise NotImplementedError
+
+    def _add_blocks(self, rows: Rows, weights: Weights | None, *mapped: ColumnMap) -> None:
+        """Add rows as they lie, or block by block, each thread some of them."""
+        is_copied = rows.n >= _ROWS_OF_A_COLUMN and rows.in_one_piece(1, fixed_point=False) is None
+        parts = even_slices(rows.n, thread_count() if is_copied else 1)
+        shares = [self, *(copy(self) for _ in parts[1:])]
+
+        def add(share: _TableSums, part: slice) -> None:
+            share.counts = self.counts if share is self else np.zeros_like(self.counts)
+            for people, block in plain_blocks(rows.part(part), rows.n, fixed_point=False):
+                some = slice(part.start + people.start, part.start + people.stop)
+                share._add_block(block, None if weights is None else weights[some], *mapped)
+
+        run([partial(add, *each) for each in zip(shares, parts, strict=True)], len(parts))
+        for share in shares[1:]:
+            self.counts += share.counts
 
     def weighs(self, rows: Rows) -> bool:
         return True
@@ -144,6 +181,10 @@ class MagnitudeCounts(_TableSums):
 
     def __init__(self, columns: NDArray[np.intp], *, missing: bool = False) -> None:
         super().__init__((len(columns), 2, N_OCTAVES + 1), columns, missing, FIRST_OCTAVE, N_OCTAVES)
+        self._columns, self._missing = columns, missing
+
+    def _alike(self, place: int) -> MagnitudeCounts:
+        return MagnitudeCounts(np.arange(_ALIKE), missing=self._missing)
 
 
 class PlaceCounts(_TableSums):
@@ -153,6 +194,11 @@ class PlaceCounts(_TableSums):
 
     def __init__(self, columns: NDArray[np.intp], interval: Interval, n_bins: int, *, missing: bool = False) -> None:
         super().__init__((len(columns), n_bins), columns, missing, interval.middle, interval.half)
+        self._columns, self._interval, self._missing = columns, interval, missing
+
+    def _alike(self, place: int) -> PlaceCounts:
+        interval, n_bins = self._interval.repeated(place, _ALIKE), self.counts.shape[1]
+        return PlaceCounts(np.arange(_ALIKE), interval, n_bins, missing=self._missing)
 
 
 class ColumnSums(_TableSums):
@@ -161,9 +207,14 @@ class ColumnSums(_TableSums):
     """
 
     _kernel = staticmethod(core.sum_places)
+    _axis = 1
 
     def __init__(self, interval: Interval, *, missing: bool = False) -> None:
         super().__init__((3, len(interval.middle)), missing, interval.middle, interval.half, PLACE_BITS)
+        self._columns, self._interval, self._missing = np.arange(len(interval.middle)), interval, missing
+
+    def _alike(self, place: int) -> ColumnSums:
+        return ColumnSums(self._interval.repeated(place, _ALIKE), missing=self._missing)
 
 
 class NormCounts(_TableSums):
@@ -185,10 +236,8 @@ class NormCounts(_TableSums):
                 raise NotFiniteError
 
     def add_mapped(self, batch: Batch, preprocessing: Preprocessing) -> bool:
-        whole = batch.rows.in_one_piece(batch.rows.n, fixed_point=False)
-        if whole is not None:
-            self._add_block(whole, batch.weights, preprocessing.of_columns)
-        return whole is not None
+        self._add_blocks(batch.rows, batch.weights, preprocessing.of_columns)
+        return True
 
 
 class NotFiniteColumns(Sums):

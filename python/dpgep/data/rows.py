@@ -116,6 +116,13 @@ class Rows:
             first += width
         return Rows(tuple(views), bound)
 
+    def columns(self) -> list[NDArray[Any]] | None:
+        """The columns of all views, None unless they lie apart, and kernels read each as it lies."""
+        tables = [view for view in self.views if isinstance(view, Columns)]
+        found = [column for table in tables for column in table.vectors()]
+        are_read = all(column.flags.c_contiguous and kernel_reads(column[:, None]) for column in found)
+        return found if are_read and len(tables) == len(self.views) else None
+
     def in_one_piece(self, height: int, *, fixed_point: bool) -> NDArray[Any] | Columns | None:
         """All views in one matrix that the kernels read as it lies, None if there is none: in fixed point and of many
         rows, it may be a table of columns.

@@ -63,6 +63,10 @@ class Interval:
     middle: Matrix
     half: Matrix
 
+    def repeated(self, place: int, times: int) -> Interval:
+        """The interval of one column, for several that are alike."""
+        return Interval(np.repeat(self.middle[place], times), np.repeat(self.half[place], times))
+
     def relative(self, block: Matrix) -> Matrix:
         """Where entries lie in the intervals: from -1 to 1, which stand for all that is beyond."""
         with np.errstate(all="ignore"):

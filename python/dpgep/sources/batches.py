@@ -90,6 +90,9 @@ class Columns:
             return
         run([partial(self._write_strip, out, strip) for strip in slices(self.shape[0], _STRIP)], n_threads)
 
+    def vectors(self) -> list[NDArray[Any]]:
+        return [column[self._rows] for column in self._columns]
+
     def raw_columns(self) -> tuple[list[NDArray[Any]], int]:
         """The columns, and at which of their entries the rows begin."""
         return self._columns, self._first
@@ -106,7 +109,7 @@ class Columns:
 
 
 def side_by_side(tables: Sequence[Columns]) -> Columns:
-    return Columns([column[table._rows] for table in tables for column in table._columns], tables[0].shape[0])
+    return Columns([column for table in tables for column in table.vectors()], tables[0].shape[0])
 
 
 def is_plain(array: NDArray[Any]) -> bool:
