@@ -7,6 +7,7 @@
 #endif
 
 #include "dpgep/wipe.hpp"
+#include "wide_registers.hpp"
 
 namespace dpgep::chacha20 {
 namespace {
@@ -14,16 +15,26 @@ namespace {
 // As many blocks at once as fit one register file: word i of all of them is one vector, so the
 // sixteen words occupy sixteen registers. The lane count changes the speed, never a byte.
 #if defined(__GNUC__)
+#define DPGEP_INLINE [[gnu::always_inline]] inline
 #if defined(__AVX2__)
 constexpr std::size_t n_lanes = 8;
 #else
 constexpr std::size_t n_lanes = 4;
 #endif
-using Lanes __attribute__((vector_size(4 * n_lanes))) = std::uint32_t;
+template <std::size_t n>
+struct LanesOf {
+  using Type __attribute__((vector_size(4 * n))) = std::uint32_t;
+};
 #else
+#define DPGEP_INLINE inline
 constexpr std::size_t n_lanes = 1;
-using Lanes = std::uint32_t;
+template <std::size_t n>
+struct LanesOf {
+  using Type = std::uint32_t;
+};
 #endif
+template <std::size_t n>
+using Lanes = typename LanesOf<n>::Type;
 
 std::uint32_t load_little_endian(const std::uint8_t* bytes) {
   return static_cast<std::uint32_t>(bytes[0]) | static_cast<std::uint32_t>(bytes[1]) << 8 |
@@ -41,12 +52,12 @@ inline void store_little_endian(std::uint32_t word, std::uint8_t* bytes) {
 }
 
 template <int bits, class Word>
-inline void rotate_left(Word& word) {
+DPGEP_INLINE void rotate_left(Word& word) {
   word = (word << bits) | (word >> (32 - bits));
 }
 
 template <class Word>
-inline void quarter_round(Word& a, Word& b, Word& c, Word& d) {
+DPGEP_INLINE void quarter_round(Word& a, Word& b, Word& c, Word& d) {
   a += b, d ^= a, rotate_left<16>(d);
   c += d, b ^= c, rotate_left<12>(b);
   a += b, d ^= a, rotate_left<8>(d);
@@ -54,7 +65,7 @@ inline void quarter_round(Word& a, Word& b, Word& c, Word& d) {
 }
 
 template <class Word>
-inline void twenty_rounds(Word (&x)[16]) {
+DPGEP_INLINE void twenty_rounds(Word (&x)[16]) {
   for (int round = 0; round < 20; round += 2) {
     quarter_round(x[0], x[4], x[8], x[12]);
     quarter_round(x[1], x[5], x[9], x[13]);
@@ -85,13 +96,14 @@ void one_block(const State& state, std::uint8_t* out) {
 }
 
 // Block l is made of lane l of the sixteen words: a transposition.
-void store_lanes(const Lanes (&words)[16], std::uint8_t* out) {
-  std::uint32_t rows[16][n_lanes];
+template <std::size_t n>
+DPGEP_INLINE void store_lanes(const Lanes<n> (&words)[16], std::uint8_t* out) {
+  std::uint32_t rows[16][n];
   std::memcpy(rows, words, sizeof rows);
 #if defined(__SSE2__)
   // Four words of four lanes at a time; lane by lane it would cost half as much as the rounds.
   for (std::size_t i = 0; i < 16; i += 4) {
-    for (std::size_t l = 0; l < n_lanes; l += 4) {
+    for (std::size_t l = 0; l < n; l += 4) {
       __m128i a[4];
       std::memcpy(&a[0], &rows[i + 0][l], 16);
       std::memcpy(&a[1], &rows[i + 1][l], 16);
@@ -111,7 +123,7 @@ void store_lanes(const Lanes (&words)[16], std::uint8_t* out) {
     }
   }
 #else
-  for (std::size_t l = 0; l < n_lanes; ++l) {
+  for (std::size_t l = 0; l < n; ++l) {
     for (std::size_t i = 0; i < 16; ++i) {
       store_little_endian(rows[i][l], out + block_size * l + 4 * i);
     }
@@ -119,28 +131,37 @@ void store_lanes(const Lanes (&words)[16], std::uint8_t* out) {
 #endif
 }
 
-// The n_lanes blocks from `state` on; the low half of the counter must not wrap among them.
-void lane_blocks(const State& state, std::uint8_t* out) {
-  Lanes initial[16];
+// The n blocks from `state` on; the low half of the counter must not wrap among them.
+template <std::size_t n>
+DPGEP_INLINE void blocks_in_lanes(const State& state, std::uint8_t* out) {
+  Lanes<n> initial[16];
   for (std::size_t i = 0; i < 16; ++i) {
-    initial[i] = Lanes{} + state[i];
+    initial[i] = Lanes<n>{} + state[i];
   }
-  std::uint32_t offsets[n_lanes];
-  for (std::size_t l = 0; l < n_lanes; ++l) {
+  std::uint32_t offsets[n];
+  for (std::size_t l = 0; l < n; ++l) {
     offsets[l] = static_cast<std::uint32_t>(l);
   }
-  Lanes offset;
+  Lanes<n> offset;
   std::memcpy(&offset, offsets, sizeof offset);
   initial[12] += offset;
-  Lanes x[16];
+  Lanes<n> x[16];
   std::memcpy(x, initial, sizeof x);
   twenty_rounds(x);
   for (std::size_t i = 0; i < 16; ++i) {
     x[i] += initial[i];
   }
   wipe(initial, sizeof initial);  // holds the key
-  store_lanes(x, out);
+  store_lanes<n>(x, out);
 }
+
+#if defined(DPGEP_WIDE_REGISTERS)
+constexpr std::size_t n_wide_lanes = 2 * n_lanes;
+
+[[gnu::target("avx512f")]] void wide_blocks(const State& state, std::uint8_t* out) {
+  blocks_in_lanes<n_wide_lanes>(state, out);
+}
+#endif
 
 }  // namespace
 
@@ -164,12 +185,18 @@ Block block(const State& state) {
 
 void advance(State& state, std::uint8_t* out, std::size_t n_blocks) {
   while (n_blocks > 0) {
-    const bool wraps = state[12] > UINT32_MAX - static_cast<std::uint32_t>(n_lanes - 1);
-    const std::size_t n_done = (n_blocks < n_lanes || wraps) ? 1 : n_lanes;
-    if (n_done == n_lanes) {
-      lane_blocks(state, out);
-    } else {
+    const auto fit = [&](std::size_t n) {
+      return n <= n_blocks && state[12] <= UINT32_MAX - static_cast<std::uint32_t>(n - 1);
+    };
+    std::size_t n_done = fit(n_lanes) ? n_lanes : 1;
+#if defined(DPGEP_WIDE_REGISTERS)
+    if (has_wide_registers && fit(n_wide_lanes)) n_done = n_wide_lanes;
+    if (n_done == n_wide_lanes) wide_blocks(state, out);
+#endif
+    if (n_done == 1) {
       one_block(state, out);
+    } else if (n_done == n_lanes) {
+      blocks_in_lanes<n_lanes>(state, out);
     }
     count(state, n_done);
     out += n_done * block_size;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "lanes.hpp"
+#include "wide_registers.hpp"
 
 namespace dpgep {
 
@@ -40,13 +41,10 @@ inline void add_tile(const double* left, const double* right, Index stride, Inde
   }
 }
 
-#if defined(__FMA__) && defined(__GNUC__)
-// Registers of AVX-512 hold twice as much, and there are twice as many: the sums of six columns
-// with three. Asked for here alone, as nothing else gains enough for a variant of its own.
-inline const bool has_wide_registers = __builtin_cpu_supports("avx512f") != 0;
+#if defined(DPGEP_WIDE_REGISTERS)
 inline constexpr Index wide_rows = 2 * tile_columns;
 
-// The same of six columns with three.
+// The same of six columns with three, whose sums fit these registers.
 [[gnu::target("avx512f")]] inline void add_wide_tile(const double* left, const double* right,
                                                      Index stride, Index n, Rows<double> gram) {
   __m512d sums[wide_rows][tile_columns] = {};
@@ -62,8 +60,6 @@ inline constexpr Index wide_rows = 2 * tile_columns;
     for (Index c = 0; c < tile_columns; ++c) gram(r, c) += _mm512_reduce_add_pd(sums[r][c]);
   }
 }
-#else
-inline constexpr bool has_wide_registers = false;
 #endif
 
 // gram_ij += sum over n people of columns(i, .) columns(j, .) for j >= i, and for some others.
@@ -74,7 +70,7 @@ void add_gram(const Rows<double>& columns, Index n, RowMajorMatrix<double>& gram
   const Index stride = columns.outerStride();
   const Eigen::OuterStride<> gram_stride(gram.cols());
   Index i = 0;
-#if defined(__FMA__) && defined(__GNUC__)
+#if defined(DPGEP_WIDE_REGISTERS)
   for (; has_wide_registers && i + wide_rows <= columns.rows(); i += wide_rows) {
     for (Index j = i; j < columns.rows(); j += tile_columns) {
       ask();
