@@ -55,17 +55,18 @@ def test_an_interrupt_anywhere_leaves_nobody_waiting() -> None:
     assert int(shown.stdout) > 10
 
 
-def test_the_next_item_is_fetched_while_one_is_in_use() -> None:
+def test_the_next_two_items_are_fetched_while_one_is_in_use() -> None:
     times: list[float] = []
 
     def items() -> Iterator[int]:
-        for k in range(3):
+        for k in range(5):
             times.append(time.monotonic())
             yield k
 
     for k in read_ahead(items()):
-        while len(times) < min(k + 2, 3):  # never ends if nobody reads ahead
+        while len(times) < min(k + 3, 5):  # never ends if nobody reads ahead
             time.sleep(0.001)
+        assert len(times) <= k + 3
 
 
 def test_an_error_of_the_source_is_raised_where_its_item_is_asked_for() -> None:

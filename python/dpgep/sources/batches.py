@@ -251,8 +251,13 @@ def rows_at_a_time(row_bytes: int, batch_rows: int | None) -> int:
     return batch_rows or max(1, BATCH_BYTES // max(1, row_bytes))
 
 
+# Batches that are fetched before they are asked for: with one, two processors wait for each other where batches take
+# longer now to be read, now to be used (measured on two: 0.87 of the time with two, no less with three).
+_AHEAD = 2
+
+
 def read_ahead(items: Iterator[T]) -> Iterator[T]:
-    """The items, each fetched in a thread while the one before it is in use.
+    """The items, each fetched in a thread while the two before it are in use, or wait for that.
 
     Ctrl-C may come anywhere here. So the threads share a lock and queues of C alone: a lock that Python takes, as
     executors and events do, stays locked if the interrupt comes between taking it and the block that lets it go.
@@ -275,7 +280,8 @@ def read_ahead(items: Iterator[T]) -> Iterator[T]:
     running.acquire()
     start_new_thread(fetch, ())
     try:
-        asked.put(True)
+        for _ in range(_AHEAD):
+            asked.put(True)
         while True:
             item, error = found.get()
             if error is not None:
