@@ -363,6 +363,8 @@ class Categories:
             if cells.counts.shape == self.shares.shape:
                 ends = (each.ravel() for each in (cells.low, cells.counts, cells.high))
                 records["counts"].add(*ends, n * self.shares.ravel(), counted.to_numpy().ravel(), said)
+            if one.counts.shape != self.shares.shape[:1]:
+                continue  # noise shows people who are not listed
             counted = table["a"].value_counts(sort=False).to_numpy()
             records["counts of one"].add(one.low, one.counts, one.high, n * self.shares.sum(axis=1), counted, said)
             own = table.groupby("a", observed=False)["number"].mean().to_numpy()

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.special import ndtr, ndtri
 
 import dpgep
-from dpgep.models.clipping import Clipping, clipping_reach
+from dpgep.models.clipping import Clipping, clipping_reach, longer_by
 from dpgep.models.model import Matrix
 from dpgep.models.moments import MomentNoise, ReleasedMoments
 from dpgep.models.preprocessing import unclipped
@@ -143,10 +144,59 @@ def test_a_column_with_tails_of_its_own_may_vary_more() -> None:
     second = np.diag([1.0, 1.0, 0.85])
     moments = ReleasedMoments(np.zeros((3, 1)), np.ones(1), 2e5, MomentNoise(0.0, 1e-3, 0.0), second)
     bought = dpgep.Preprocessing(5.0, np.zeros(3), np.ones(3), energy_kept=0.99, variance_error=np.full(3, 0.01))
-    found = unclipped(moments, bought)[0].clipping
+    restored, _ = unclipped(moments, bought)
+    found, before = restored.clipping, restored.second[2, 2]
     assert found is not None
-    np.testing.assert_allclose(found.most[2], 1.01 + 1.5 * 0.15)
+    sure = 1 - (0.01 / (1 - before)) ** 2
+    np.testing.assert_allclose(found.most[2], before + sure * (1.01 + 1.5 * 0.15 - before))
     assert (found.most[:2] < 1.1).all()
+
+
+def test_noise_of_a_bought_variance_is_no_tail() -> None:
+    """2 % more than is left are held where they were bought to 0.3 %, and not where noise explains them."""
+    moments = ReleasedMoments(np.zeros((2, 1)), np.ones(1), 2e5, MomentNoise(1e-4, 0.0, 0.0), 0.98 * np.eye(2))
+    most = []
+    for error in (0.003, 0.05):
+        bought = dpgep.Preprocessing(5.0, np.zeros(2), np.ones(2), energy_kept=0.995, variance_error=np.full(2, error))
+        clipping = unclipped(moments, bought)[0].clipping
+        assert clipping is not None
+        most.append(clipping.most)
+    assert (most[0] > 1.0).all()
+    assert (most[1] < 1.0).all()
+
+
+@pytest.mark.parametrize("level", [0.5, 0.9, 0.999])
+def test_intervals_are_as_much_longer_as_a_bias_within_reach_asks(level: float) -> None:
+    """The worst bias leaves the level as it is, to 1e-9, by the normal law; half and reach added would hold more."""
+    half, reach = np.array([1.0, 1.0, 1.0, 0.2, 1e-3, 1.0]), np.array([0.1, 1.0, 3.0, 2.0, 5.0, 30.0])
+    held, deviation = half + longer_by(half, reach, level), half / ndtri((1 + level) / 2)
+    inside = ndtr((held - reach) / deviation) - ndtr((-held - reach) / deviation)
+    np.testing.assert_allclose(inside, level, atol=1e-9)
+    assert (held < half + reach).all()
+    assert (held > half).all()
+    np.testing.assert_array_equal(longer_by(half, np.zeros(6), level), 0.0)
+    for end in (0.0, np.inf):
+        np.testing.assert_array_equal(longer_by(np.full(6, end), reach, level), reach)
+
+
+@pytest.mark.deep
+@pytest.mark.statistical
+def test_intervals_hold_biased_estimates_as_often_as_they_say() -> None:
+    """A million errors with the largest bias: 90 % are held within five deviations of the binomial law (6e-7)."""
+    draws, (half, reach) = 1_000_000, (np.array(1.0), np.array(0.7))
+    errors = reach + half / ndtri(0.95) * np.random.default_rng(3).standard_normal(draws)
+    held = np.abs(errors) <= half + longer_by(half, reach, 0.9)
+    assert abs(held.mean() - 0.9) < 5 * np.sqrt(0.9 * 0.1 / draws)
+
+
+@pytest.mark.filterwarnings("ignore::dpgep.errors.AccuracyWarning")
+def test_a_group_s_mean_does_not_reach_to_that_of_everybody(rng: np.random.Generator) -> None:
+    group = rng.random(20_000) < 0.5
+    rows = rng.standard_normal((20_000, 2)) + 2.0 * group[:, None]
+    release = dpgep.release(rows, group, classes=[False, True], by_group=True, epsilon=1.0, delta=1e-5)
+    low, high = release.of_group(True).mean_intervals([0]).T
+    assert low > 1.5
+    assert low < rows[group, 0].mean() < high
 
 
 def test_angles_hold_the_turn_by_tails_of_one_column(rng: np.random.Generator) -> None:

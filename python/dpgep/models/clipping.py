@@ -20,6 +20,8 @@ from dpgep.models.model import Matrix
 
 # Entries of M between two columns, over the largest that Cauchy and Schwarz allow, where tails depend on each other.
 _DEPENDENT = 0.6
+# Deviations of an error from which on a bias decides alone which end of an interval misses.
+_FAR = 8.0
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -97,6 +99,21 @@ class Clipping(Shown):
     def widened(self, value: Matrix, low: Matrix, high: Matrix) -> tuple[Matrix, Matrix]:
         """(below, above) by which intervals about ``value`` are longer, as values lie from ``low`` to ``high``."""
         return self.doubt * np.maximum(value - low, 0.0), self.doubt * np.maximum(high - value, 0.0)
+
+
+def longer_by(half: Matrix, reach: Matrix, level: float) -> Matrix:
+    """By how much an interval that reaches ``half`` for a Gaussian error e alone is longer for a bias |b| <= reach.
+
+    |e + b| <= h with probability ``level`` at least, whatever b is. With s the deviation of e, (h/s)^2 is a quantile of
+    the noncentral chi-square of one degree of freedom, of (reach/s)^2; half + reach would hold more.
+    """
+    from scipy.special import chndtrix, ndtri
+
+    deviation = np.where(np.isfinite(half), half, 0.0) / ndtri((1 + level) / 2)
+    ratio = np.divide(reach, deviation, out=np.zeros(np.broadcast_shapes(reach.shape, half.shape)), where=deviation > 0)
+    near = np.minimum(ratio, _FAR)  # beyond, it is one end of e alone that misses
+    held = deviation * (np.sqrt(chndtrix(level, 1.0, near**2)) + ratio - near)
+    return np.where(deviation > 0, np.where(reach > 0, held - half, 0.0), reach)
 
 
 def clipping_reach(

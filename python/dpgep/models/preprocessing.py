@@ -453,7 +453,11 @@ def unclipped(
     tails, _, longest, shift = np.clip(shown, -_MOST_TAILS, _MOST_TAILS)
     missing = np.where(lost > made_up, (_GROWN - 1) * (1 - left), 0.0)  # tails of its own, seen in part
     told = left_error < VARIANCE_UNTOLD
-    bought = preprocessing.present(released.n) * np.where(told, 1 + left_error + missing, 0.0)
+    # what a column varied more when its variance was bought, as far as that is no noise, or noise may hide long rows
+    present = preprocessing.present(released.n)
+    more, error = np.where(told, present - before, 0.0), present * left_error
+    sure = 1 - np.divide(error, more, out=np.ones_like(more), where=more > error) ** 2
+    bought = before + np.maximum(sure, min(far, 1.0)) * np.where(told, more + error + missing * present, 0.0)
     alone = after + _ALONE * np.maximum(before - after, 0.0)
     most = np.max([bought, before * (1 + held), alone, before + _TWICE * longest], axis=0)
     seen = np.divide(after, before + tails, out=np.ones(len(left)), where=tails > 0)

@@ -318,12 +318,13 @@ const dpgep = (() => {
     const people = toUnits.map((row, i) => (meanSquare * spreads[i] + (dot(row.slice(1), penalized) - row[0] * biasOfMean) ** 2) / freedom);
     const noiseErrors = forms(toUnits, ofNoise).map((value) => Math.sqrt(Math.max(value, 0)));
     const peopleErrors = people.map((value) => Math.sqrt(Math.max(value, 0)));
-    const reach = reachOfClipping(data, { g, b, m }, y, x, basis, toUnits), quantile = data.student[p];
+    const reach = reachOfClipping(data, { g, b, m }, y, x, basis, toUnits);
+    const halves = theta.map((_, i) => data.student[p] * Math.hypot(noiseErrors[i], peopleErrors[i]));
     const inflation = forms(columns, g);
     return {
       values: theta,
-      low: theta.map((value, i) => value - quantile * Math.hypot(noiseErrors[i], peopleErrors[i]) - reach[i][0]),
-      high: theta.map((value, i) => value + quantile * Math.hypot(noiseErrors[i], peopleErrors[i]) + reach[i][1]),
+      low: theta.map((value, i) => value - halves[i] - longerBy(data, halves[i], reach[i][0])),
+      high: theta.map((value, i) => value + halves[i] + longerBy(data, halves[i], reach[i][1])),
       noiseErrors, peopleErrors, leftOut,
       residualVariance: residualVariance * scale[y] ** 2,
       rSquared: cyy > 0 ? clipped(1 - meanSquare / cyy, 0, 1) : 0,
@@ -353,6 +354,18 @@ const dpgep = (() => {
       const values = moved.map((each) => each[i]);
       return [clipping.doubt * Math.max(-Math.min(...values), 0), clipping.doubt * Math.max(...values, 0)];
     });
+  }
+
+  /** By how much an interval is longer on a side for a bias within reach: halved until no digit changes. */
+  function longerBy({ level, normal }, half, reach) {
+    if (!(half > 0 && reach > 0)) return Math.max(reach, 0);
+    const ratio = reach * normal / half;
+    const beyond = (x) => (x < 0 ? 2 - chiSquareTail(1, x * x) : chiSquareTail(1, x * x)) / 2;
+    let [low, high] = [0, ratio + normal];
+    for (let middle = (low + high) / 2; low < middle && middle < high; middle = (low + high) / 2) {
+      if (beyond(middle - ratio) + beyond(middle + ratio) > 1 - level) low = middle; else high = middle;
+    }
+    return half * (high / normal - 1);
   }
 
   // ---- Groups of people (dpgep.results.contingency, dpgep.results.group_means)
@@ -499,11 +512,12 @@ const dpgep = (() => {
           + noise.sums ** 2 * (moves ** 2 * form + square * offset ** 2);
         const half = category.student * Math.sqrt(ofNoise / share ** 2 + within / (n * share));
         const reach = Math.abs(effect) * Math.max(ofShares[0][k], ofShares[1][k]);
+        const [before, after] = [below, above].map((side) => Math.hypot(half, (side[k] + reach) / share));
         const unknown = noise.sums > 0 && groups.shares[k] < SHOWN * category.least ? Infinity : 0;
         return {
           value: mean,
-          low: mean - Math.hypot(half, (below[k] + reach) / share) - Math.hypot(Math.max(-moved, 0), less) - unknown,
-          high: mean + Math.hypot(half, (above[k] + reach) / share) + Math.hypot(Math.max(moved, 0), more) + unknown,
+          low: mean - before - longerBy(data, before, Math.hypot(Math.max(-moved, 0), less)) - unknown,
+          high: mean + after + longerBy(data, after, Math.hypot(Math.max(moved, 0), more)) + unknown,
         };
       });
       return { cells, f, p };

@@ -28,7 +28,7 @@ from dpgep._checks import require_share
 from dpgep._optional import data_frame
 from dpgep._show import with_intervals
 from dpgep.methods.eigen import leading_first
-from dpgep.models.clipping import clipping_reach
+from dpgep.models.clipping import clipping_reach, longer_by
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, standardization_of, total_mean
 from dpgep.results.columns import Answer, Columns, ReleasedColumns, on_one_thread_of_blas
@@ -195,10 +195,11 @@ def _analysis(
     half = NormalDist().inv_cdf((1 + level) / 2) * np.sqrt(errors)
     recommended = int(np.cumprod(values[:n_components] > null.max(axis=0)).sum())
     half[:, recommended:] = np.inf  # noise may have made these dimensions
-    below, above = clipping_reach(noisy.clipping, coordinates, covariance, of_others)
+    reaches = clipping_reach(noisy.clipping, coordinates, covariance, of_others)
+    below, above = (half + longer_by(half, reach, level) for reach in reaches)
     labels = tuple(f"{each}={label}" for each, of in zip(names, found, strict=True) for label in of.labels)
     of_columns = names, release._labels_of(numbers), labels, shares, values[:n_components] / (1 if p else q)
-    estimates = coordinates, coordinates - half - below, coordinates + half + above
+    estimates = coordinates, coordinates - below, coordinates + above
     known = {**release._known(noisy.n), "absent": release._absent and bool(p)}
     return CorrespondenceAnalysis(*of_columns, *estimates, recommended, level, **known)
 

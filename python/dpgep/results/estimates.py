@@ -10,6 +10,7 @@ import numpy as np
 
 from dpgep._optional import data_frame
 from dpgep._show import heat_map, html_table, with_intervals
+from dpgep.models.clipping import longer_by
 from dpgep.models.model import Matrix
 from dpgep.models.moments import (
     ReleasedMoments,
@@ -293,10 +294,10 @@ def covariances(
     if released.pairs is not None:
         people = people / released.pairs.shares + np.where(released.pairs.shown, 0.0, 4 * products)  # |C_ij|^2 is less
     half = NormalDist().inv_cdf((1 + level) / 2) * np.sqrt(noise + people)
-    below, above = reach_of_covariance(released, mapped)
+    below, above = (half + longer_by(half, reach, level) for reach in reach_of_covariance(released, mapped))
     scale = location_and_scale(preprocessing, d)[1]
     units = np.outer(scale, scale) / (1.0 if preprocessing is None else preprocessing.energy_kept)
-    return mapped * units, (mapped - half - below) * units, (mapped + half + above) * units
+    return mapped * units, (mapped - below) * units, (mapped + above) * units
 
 
 def reach_of_covariance(released: ReleasedMoments, mapped: Matrix) -> tuple[Matrix, Matrix]:
@@ -325,8 +326,12 @@ def means(
     if released.pairs is not None:
         of_noise, variances = released.pairs.of_means, variances / released.pairs.people
     half = NormalDist().inv_cdf((1 + level) / 2) * np.sqrt(of_noise + variances / released.n)
-    bought, below, above = reach_of_means(released, preprocessing, bound)
-    ends = np.minimum(mean, bought) - half - below, np.maximum(mean, bought) + half + above
+    bought, *tails = reach_of_means(released, preprocessing, bound)
+    below, above = (
+        half + longer_by(half, np.hypot(np.maximum(moved, 0.0), tail), level)
+        for moved, tail in zip((mean - bought, bought - mean), tails, strict=True)
+    )
+    ends = mean - below, mean + above
     return np.column_stack([end if preprocessing is None else preprocessing.mean(end) for end in ends])
 
 
@@ -339,16 +344,17 @@ def reach_of_means(
     A bought bound shortens long rows, and moves the mean of a skewed column. Its location, which was bought as a mean
     of the rows before that, is not moved: an interval holds what lies between the two, and in part what the mean may
     have lost: E (1 - c) |x_j| <= sqrt(P(c < 1) M_jj), P(c < 1) as the histogram of norms shows it, whatever columns are
-    asked for, or about tr M/b^2 (`dpgep.models.clipping`); and twice what octaves show beyond.
+    asked for, or about tr M/b^2 (`dpgep.models.clipping`); and twice what octaves show beyond. A location that was
+    bought of others, as of everybody for one group, says nothing of their mean.
     """
     mean, clipping = total_mean(released), released.clipping
     if clipping is None:
         return mean, np.zeros_like(mean), np.zeros_like(mean)
     tails = np.maximum(clipping.most - np.maximum(np.diagonal(clipping.covariance), 0.0), 0.0)
-    scaled = preprocessing is not None and preprocessing.scale is not None
+    located = preprocessing is not None and preprocessing.variance_error is not None
     shortened = max(
         float(clipping.tails.sum()) / bound**2, 0.0 if preprocessing is None else preprocessing.rows_clipped
     )
     reached = _REACHED * np.sqrt(min(shortened, 1.0) * tails)
     shift = np.zeros_like(mean) if clipping.shift is None else _TWICE * clipping.shift
-    return np.zeros_like(mean) if scaled else mean, np.maximum(reached, -shift), np.maximum(reached, shift)
+    return np.zeros_like(mean) if located else mean, np.maximum(reached, -shift), np.maximum(reached, shift)

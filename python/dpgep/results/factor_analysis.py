@@ -15,7 +15,7 @@ import numpy as np
 
 from dpgep._checks import require_count, require_one_of, require_share
 from dpgep._optional import data_frame
-from dpgep.models.clipping import clipping_reach
+from dpgep.models.clipping import clipping_reach, longer_by
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, goe, standardization_of, total_mean
 from dpgep.models.pairwise import require_no_pairs
@@ -80,10 +80,11 @@ class Factors(Answer):
         half = float(ndtri((1 + level) / 2)) * np.sqrt(np.mean((np.array(drawn) - self.loadings) ** 2, axis=0))
         mean = total_mean(released)
         restored = released.second - np.outer(mean, mean)
-        below, above = clipping_reach(
+        reaches = clipping_reach(
             released.clipping, self.loadings, restored, lambda each: self._refitted(_standardized(each))
         )
-        return np.stack([self.loadings - half - below, self.loadings + half + above], axis=-1)
+        below, above = (half + longer_by(half, reach, level) for reach in reaches)
+        return np.stack([self.loadings - below, self.loadings + above], axis=-1)
 
     def _refitted(self, correlation: Matrix) -> Matrix:
         """Loadings of other correlations, in the order and with the signs of these."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from dpgep._optional import data_frame
 from dpgep._show import html_table, interval_picture, with_intervals
+from dpgep.models.clipping import longer_by
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, total_mean
 from dpgep.models.pairwise import require_no_pairs
@@ -167,9 +168,11 @@ def means_by(
     below, above = ((reach + of_shares) / shares for reach in covariances[1:])
     bought, *tails = (part[:p] for part in reach_of_means(noisy, preprocessing, bound))
     moved = zip((mapped - bought, bought - mapped), tails, strict=True)
-    all_below, all_above = ((scale * np.hypot(np.maximum(part, 0.0), tail))[:, None] for part, tail in moved)
+    of_all = ((scale * np.hypot(np.maximum(part, 0.0), tail))[:, None] for part, tail in moved)
     both = noise + people[:, :, None] * np.eye(k)
     squares, half = np.diagonal(both, axis1=1, axis2=2), float(stdtrit(_freedom(noisy, groups), (1 + level) / 2))
+    own = (np.hypot(half * np.sqrt(squares), reach) for reach in (below, above))
+    own_below, own_above = (each + longer_by(each, reach, level) for each, reach in zip(own, of_all, strict=True))
     spread = half * np.sqrt(np.maximum(squares[:, :, None] + squares[:, None] - 2 * both, 0.0))
     differences, of_either = effects[:, :, None] - effects[:, None], np.add.outer(unknown, unknown)
     return GroupMeans(
@@ -178,8 +181,8 @@ def means_by(
         names=names,
         counts=n * groups.shares,
         means=means.T,
-        low=(means - np.hypot(half * np.sqrt(squares), below) - all_below - unknown).T,
-        high=(means + np.hypot(half * np.sqrt(squares), above) + all_above + unknown).T,
+        low=(means - own_below - unknown).T,
+        high=(means + own_above + unknown).T,
         noise_errors=np.sqrt(np.diagonal(noise, axis1=1, axis2=2)).T,
         people_errors=np.sqrt(people).T,
         differences=differences,

@@ -22,7 +22,7 @@ import scipy  # its special functions are loaded when they are used
 from dpgep._checks import require_one_of, require_share
 from dpgep.errors import warn_inaccurate
 from dpgep.methods.eigen import Eigensystem, before_noise, null_eigenvalue, solve_pair
-from dpgep.models.clipping import Clipping
+from dpgep.models.clipping import Clipping, longer_by
 from dpgep.models.model import Matrix, MatrixPencil
 from dpgep.models.moments import (
     ReleasedMoments,
@@ -203,8 +203,9 @@ def bootstrap_intervals(
     turned = np.sort(angles, axis=0)[min(math.ceil((n_draws + 1) * level), n_draws) - 1]
     if clipping is not None:
         below, above, strayed = _moved(noisy, clipping, regularization, k)
-        low[: len(below)] -= below
-        high[: len(above)] += above
+        half = (high - low)[: len(below)] / 2
+        low[: len(below)] -= longer_by(half, below, level)
+        high[: len(above)] += longer_by(half, above, level)
         turned[: len(strayed)] = np.minimum(turned[: len(strayed)] + strayed, 90.0)
     turned[found:] = 90.0
     estimate = np.clip(estimate, low, high)
@@ -253,7 +254,9 @@ def correlation_intervals(
     block = np.ix_(served, served)
     low[block], high[block] = not_rejected(matrix, of_noise, part, released.n, level, squares)
     if part.clipping is not None:
-        below, above = _widened(matrix, np.diagonal(covariance), part.clipping)
+        half = (high - low)[block] / 2
+        reaches = _widened(matrix, np.diagonal(covariance), part.clipping)
+        below, above = (longer_by(half, reach, level) for reach in reaches)
         low[block], high[block] = np.maximum(low[block] - below, -1.0), np.minimum(high[block] + above, 1.0)
     low[served, served] = high[served, served] = 1.0
     if released.pairs is not None:

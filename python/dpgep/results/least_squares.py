@@ -23,7 +23,7 @@ from dpgep._optional import data_frame
 from dpgep._show import html_table, interval_picture, with_intervals
 from dpgep.errors import warn_inaccurate
 from dpgep.methods.release import columns_are
-from dpgep.models.clipping import clipping_reach
+from dpgep.models.clipping import clipping_reach, longer_by
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, mean_factor, total_mean
 from dpgep.models.pairwise import require_no_pairs
@@ -141,9 +141,9 @@ class Regression(Answer):
 
         level = self.level if level is None else level
         require_share("level", level)
-        half = stdtrit(_freedom(self.n_people, len(self.names)), (1 + level) / 2)
-        below, above = self.clipping_reach.T
-        return np.column_stack([self._all - half * self._errors - below, self._all + half * self._errors + above])
+        half = stdtrit(_freedom(self.n_people, len(self.names)), (1 + level) / 2) * self._errors
+        below, above = (half + longer_by(half, reach, level) for reach in self.clipping_reach.T)
+        return np.column_stack([self._all - below, self._all + above])
 
     def __repr__(self) -> str:
         people = {"gaussian": "errors of one variance", "bounded": "bounded rows, nothing else assumed"}[self.rows]

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from dpgep._checks import require_count, require_non_negative
 from dpgep._optional import data_frame, import_extra
 from dpgep.errors import warn_inaccurate
-from dpgep.models.clipping import clipping_reach
+from dpgep.models.clipping import clipping_reach, longer_by
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, correlation_form_variance, standardization_of, total_mean
 from dpgep.models.pairwise import require_no_pairs
@@ -77,9 +77,10 @@ def partial_correlation(
     # people add the variance of a correlation, of d - 2 fewer (Fisher 1924)
     freedom = max(released.n - max(d - 2, 0), 1.0)
     low, high = not_rejected(values, np.maximum(of_noise, 0.0), released, freedom, level, squares)
-    below, above = clipping_reach(
+    reaches = clipping_reach(
         released.clipping, values, covariance, lambda other: _partial(np.asarray(np.linalg.inv(other + xi)))
     )
+    below, above = (longer_by((high - low) / 2, reach, level) for reach in reaches)
     low, high = np.maximum(low - below, -1.0), np.minimum(high + above, 1.0)
     np.fill_diagonal(low, 1.0)
     np.fill_diagonal(high, 1.0)

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from dpgep._checks import require_count, require_flag
 from dpgep.errors import warn_inaccurate
-from dpgep.models.clipping import clipping_reach
+from dpgep.models.clipping import clipping_reach, longer_by
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, standardization_of, total_mean
 from dpgep.models.pairwise import require_no_pairs
@@ -148,8 +148,9 @@ def _explained(
     def moved_share(other: Matrix) -> float:
         return shares(np.asarray(np.linalg.inv(other[p:, p:] + xi)), other)[0]
 
-    below, above = map(float, clipping_reach(released.clipping, np.array(share), covariance, moved_share, signs))
-    return share, max(share - half - below, 0.0), min(share + half + above, 1.0)
+    reaches = clipping_reach(released.clipping, np.array(share), covariance, moved_share, signs)
+    below, above = (half + float(longer_by(np.array(half), reach, level)) for reach in reaches)
+    return share, max(share - below, 0.0), min(share + above, 1.0)
 
 
 def _explained_part(scale: Matrix | None, p: int, groups: Groups) -> Matrix:
