@@ -199,13 +199,14 @@ def test_a_group_s_mean_does_not_reach_to_that_of_everybody(rng: np.random.Gener
     assert low < rows[group, 0].mean() < high
 
 
-def test_angles_hold_the_turn_by_tails_of_one_column(rng: np.random.Generator) -> None:
+@pytest.mark.parametrize("columns", [[0, 0, 1], [1, 1, 1]], ids=["of one", "of one or another"])
+def test_angles_hold_the_turn_by_tails_of_one_column(columns: list[int], rng: np.random.Generator) -> None:
     rows = rng.standard_normal((20_000, 3)) + rng.standard_normal((20_000, 1))
     solution = dpgep.release(rows, epsilon=3.0, delta=1e-5).pca(n_components=1)
     moments = solution._moments
     assert moments is not None
     assert moments.clipping is not None
-    most = np.diagonal(moments.second) * [1.0, 1.0, 1.5]
+    most = np.diagonal(moments.second) * np.where(columns, 1.5, 1.0)
     larger = replace(moments, clipping=replace(moments.clipping, most=most))
     before, after = (
         np.linalg.eigh(m)[1][:, -1] for m in (moments.second, moments.second + np.diag(most) / 3 * [0, 0, 1])

@@ -343,9 +343,13 @@ def _moved(noisy: MomentsPencil, clipping: Clipping, regularization: float, k: i
     grown, turned = solution_of(clipping.grown(restored))
     above = np.maximum(above, grown - values)
     larger = np.maximum(clipping.most - np.diagonal(restored), 0.0)
-    lower, alone = solution_of(restored + np.diag(larger))  # tails of one column or another
-    below = np.maximum(below, values - lower)
-    return below, above, np.maximum(clipping.doubt * np.maximum(np.max(strayed, axis=0), turned), alone)
+    # tails of all columns, and of every second one, every second two, ... or the others: of one, but not of another
+    places = np.arange(len(larger))
+    halves = [places >> bit & 1 for bit in range((len(larger) - 1).bit_length())]
+    chosen = [np.ones_like(places), *halves, *(1 - half for half in halves)]
+    smaller, alone = zip(*(solution_of(restored + np.diag(larger * each)) for each in chosen), strict=True)
+    below = np.maximum(below, values - smaller[0])
+    return below, above, np.maximum(clipping.doubt * np.maximum(np.max(strayed, axis=0), turned), np.max(alone, axis=0))
 
 
 def degrees(vectors: Matrix, others: Matrix, b: Matrix | None) -> Matrix:
