@@ -311,6 +311,12 @@ DTYPES: dict[str, tuple[Any, list[Any]]] = {
     "an Enum": (pl.Series(["a", "b", None], dtype=pl.Enum(["a", "b", "c"])), ["a", "b"]),
     "Arrow nulls": (pa.array(["a", "b", None]), ["a", "b"]),
     "an Arrow dictionary": (pa.array(["a", "b", None]).dictionary_encode(), ["a", "b"]),
+    "Arrow text": (pa.array(["x", "a", "b", "c"])[1:], ["a", "b"]),
+    "Arrow text and another class": (pa.array(["a", "b", "2"]), ["a", "b", 2]),
+    "a full Arrow dictionary": (pa.array(["x", "a", "b", "c"]).dictionary_encode()[1:], ["a", "b"]),
+    "chunks of Arrow text": (pa.chunked_array([["a"], [], ["b", "c"]]), ["a", "b"]),
+    "text of pandas": (pd.Series(["a", "b", "c"], dtype=str), ["a", "b"]),
+    "text of polars": (pl.Series(["a", "b", "c"]), ["a", "b"]),
 }
 
 

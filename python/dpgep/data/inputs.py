@@ -284,7 +284,10 @@ def public_classes(labels: Any, n: int | None, classes: Sequence[Hashable] | Lit
 
 def class_codes(labels: Any, n: int, classes: Classes) -> Codes:
     """Index of each row's class; `NO_GROUP` for labels that are not among them, missing ones included."""
-    return positions(_label_array(labels, n), classes)
+    values = _label_vector(labels, n)
+    if isinstance(values, Text):
+        return values.mapped(lambda words: positions(words, classes))
+    return positions(values, classes)
 
 
 def slice_edges(slices: Any, y_range: Any, edges: Any) -> NDArray[np.float64]:
@@ -350,7 +353,7 @@ def _found(labels: Any, n: int | None) -> Classes:
     """The distinct labels, which then count as public."""
     if n is None or is_dask_collection(labels) or isinstance(labels, Selection):
         raise ValueError("labels read from a source need public classes: pass classes=; to find them takes a pass")
-    values = _label_array(labels, n)
+    values = np.asarray(_label_vector(labels, n))
     if values.dtype == np.bool_ or all(isinstance(label, (bool, np.bool_)) for label in values.tolist()):
         return BOOLEANS
     if _has_missing(values):
@@ -365,10 +368,11 @@ def _column(labels: Any) -> Any:
     return labels[labels.columns[0]] if is_frame else labels
 
 
-def _label_array(labels: Any, n: int) -> NDArray[Any]:
+def _label_vector(labels: Any, n: int) -> NDArray[Any] | Text:
     # a list becomes a vector of what is in it: NumPy would make of a label what the others are
     demand = "labels must hold one label per row of X"
-    return np.asarray(vector_of(_column(labels), "labels", n, demand, lambda listed: objects(list(listed))))
+    found: NDArray[Any] | Text = vector_of(_column(labels), "labels", n, demand, lambda listed: objects(list(listed)))
+    return found
 
 
 def _has_missing(values: NDArray[Any]) -> bool:

@@ -309,11 +309,15 @@ class Text:
         return int(self._column.nbytes)
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> NDArray[Any]:
-        coded = filter(None, map(_coded, self._column.chunks))
-        return np.concatenate([words[codes] for words, codes in coded] or [objects([])])
+        return self.mapped(lambda words: words)
 
     def __getitem__(self, rows: slice | NDArray[np.intp]) -> Text:
         return Text(self._column[rows] if isinstance(rows, slice) else self._column.take(rows))
+
+    def mapped(self, function: Callable[[NDArray[Any]], NDArray[Any]]) -> NDArray[Any]:
+        """What ``function`` makes of each, which is asked about distinct ones."""
+        coded = filter(None, map(_coded, self._column.chunks))
+        return np.concatenate([function(words)[codes] for words, codes in coded] or [function(objects([]))])
 
     def copy(self) -> Text:
         """The same in memory of its own."""
