@@ -741,6 +741,7 @@ def test_solutions_and_reports_say_it_in_a_line() -> None:
     public = solution.privacy.public
     assert public is not None
     assert public.person == "patient_id"
+    assert "the ids that say whose each row is, patient" in solution.privacy.to_markdown()
     assert "of one person" not in str(dpgep.solve(dpgep.pca(rows, bound=4.0), **BUDGET))
 
 

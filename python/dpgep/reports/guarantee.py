@@ -432,6 +432,8 @@ def public_facts(public: PublicInputs) -> list[str]:
     facts = [f"the problem, {public.problem} of {public.n_features} features"]
     if public.n_people is not None:
         facts.append(f"the number of people, {public.n_people}")
+    if public.person is not None:
+        facts.append(f"the name of the ids that say whose each row is, {public.person}")
     if public.feature_names is not None:
         facts.append(f"the names {_listed(public.feature_names)}")
     if public.classes is not None:
