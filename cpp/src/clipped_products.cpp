@@ -16,6 +16,8 @@ namespace {
 
 // Entries on the grid that are multiplied while they are in a cache.
 constexpr Index block_entries = Index{1} << 13;
+template <class Scalar>
+constexpr Index page_entries = 4096 / static_cast<Index>(sizeof(Scalar));
 // Terms of at most 4^max_clipped_bits whose sums are exact in doubles.
 constexpr Index most_rows_in_a_row = Index{1} << 16;
 constexpr int max_clipped_bits = 18;
@@ -45,15 +47,15 @@ void multiply(const RowGroup<R, double>& rows, const Directions& directions, dou
   }
 }
 
-// Products of a person become steps that are clipped.
-void clip(double* products, Index n, double unit, int bits) {
+// Products of a person become steps that are clipped to a norm of `radius`.
+void clip(double* products, Index n, double unit, double radius) {
   double square = 0.0;
   for (Index k = 0; k < n; ++k) {
     products[k] = nearest(products[k] * unit);
     square += products[k] * products[k];
   }
-  if (square <= std::ldexp(1.0, 2 * bits)) return;
-  const double factor = std::ldexp(shrunk, bits) / std::sqrt(square);
+  if (square <= radius * radius) return;
+  const double factor = shrunk * radius / std::sqrt(square);
   for (Index k = 0; k < n; ++k) products[k] = std::trunc(products[k] * factor);
 }
 
@@ -72,7 +74,16 @@ bool for_rows_on_grid(const ConstRows<Scalar>& rows, double bound, int bits, Ind
     const Rows<double> on_grid(block.data(), n, d, Eigen::OuterStride<>(d));
     if (!fixed_point_rows<Scalar>(some, bound, bits, on_grid, 1)) return false;
     const ConstRows<double> read(block.data(), n, d, Eigen::OuterStride<>(d));
-    for_each_group(0, n, [&](auto R, Index i) { body(R, begin + i, row_group<R>(read, i)); });
+    for_each_group(0, n, [&](auto R, Index i) {
+      // The same rows of the next block, which are put on the grid when these are done. Longer ones
+      // the processor foresees.
+      const Index next = begin + height + i;
+      for (Index k = next; d <= page_entries<Scalar> && k < std::min<Index>(next + R, last); ++k) {
+        const Scalar* const row = &rows.coeffRef(k, 0);
+        for (Index j = 0; j < d; j += line_entries<Scalar>) expect_to_read_later(row + j);
+      }
+      body(R, begin + i, row_group<R>(read, i));
+    });
   }
   return true;
 }
@@ -137,6 +148,7 @@ bool add_clipped_products(const ConstRows<Scalar>& rows, double bound, int bits,
                 each.first_direction <= m - K,
             "factors must be within the features and the vectors");
   }
+  const double radius = std::ldexp(1.0, bits);
   std::mutex total_mutex;
   return in_chunks(rows, 2 * m, K * (d + 1), n_threads, [&](Index first, Index last) {
     Vector<double> sums = Vector<double>::Zero(K * (d + 1));
@@ -149,7 +161,7 @@ bool add_clipped_products(const ConstRows<Scalar>& rows, double bound, int bits,
             for (Index r = 0; r < static_cast<Index>(R); ++r) {
               double* const own = clipped.data() + r * K;
               std::copy_n(products.data() + r * m + each.first_direction, K, own);
-              clip(own, K, each.unit, bits);
+              clip(own, K, each.unit, radius);
             }
             auto part = group;
             for (auto& row : part) row += each.first_feature;
