@@ -100,7 +100,9 @@ class Rows:
         vars(self).update(n=int(self.views[0].shape[0]), widths=widths, d=sum(widths), is_sparse=is_sparse)
 
     def part(self, people: slice) -> Rows:
-        """The rows of some of the people, not copied."""
+        """The rows of some of the people; of sparse views a copy, where they are not all."""
+        if people == slice(0, self.n):
+            return self
         return Rows(tuple(view[people] for view in self.views), self.bound)
 
     def taken(self, numbers: NDArray[np.intp]) -> Rows:
