@@ -3,7 +3,8 @@
 Three kinds of tables: normal columns; log-normal ones, whose long rows a bought bound clips; uniform ones and counts.
 All have four numbers that share a factor, two categories that depend on it, and groups of people that spread
 differently. The population is a million people, and its values are the answers of a release without noise. A line has
-the share of entries that hold on average, that of the worst entry, and the share that holds or has a warning.
+the share of entries that hold on average, that of the worst entry, and the share that holds or has a warning. The last
+line counts cells, of a question and a kind of table, that hold as wanted, more often, and less often without a warning.
 
     python benchmarks/coverage_of_questions.py --draws 200 --epsilon 1 --n 20000
     python benchmarks/coverage_of_questions.py --table log-normal --known   # a bound that clips nothing
@@ -28,6 +29,7 @@ Matrix = NDArray[np.float64]
 Ends = tuple[Any, Any]
 
 POPULATION, NUMBERS = 1_000_000, ["a", "b", "c", "d"]
+WANTED = 0.85, 0.97
 LOADINGS, OWN = np.array([0.9, 0.7, 0.5, 0.2]), np.array([0.5, 0.7, 0.8, 1.0])
 TABLES: dict[str, Callable[[Matrix], Matrix]] = {
     "normal": lambda z: z,
@@ -147,6 +149,7 @@ def main() -> None:
     parser.add_argument("--known", action="store_true", help="a known bound, the longest row of the table")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
+    cells = list[tuple[float, float]]()
     for kind in (name for name in TABLES if name.startswith(options.table)):
         population = drawn(kind, POPULATION, np.random.default_rng(9))
         exact = released(*population, False, epsilon=math.inf)
@@ -174,11 +177,16 @@ def main() -> None:
         for name, each in held.items():
             kept = np.array(each)
             entries, told = kept.mean(axis=0), (kept | np.array(said[name])[:, None]).mean()
+            cells.append((float(kept.mean()), float(told)))
             print(
                 f"{kind:18} {name:22} {kept.mean():.3f}  worst {entries.min():.3f}  or said {told:.3f}  "
                 f"{len(each)} draws",
                 flush=True,
             )
+    (least, most), (held_in, told_in) = WANTED, np.array(cells).T
+    within, above, below = (held_in >= least) & (held_in <= most), held_in > most, told_in < least
+    wanted = f"{least:.0%} to {most:.0%}"
+    print(f"{len(cells)} cells: {within.sum()} hold {wanted}, {above.sum()} more, {below.sum()} less without a warning")
 
 
 if __name__ == "__main__":
