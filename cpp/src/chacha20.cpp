@@ -190,7 +190,7 @@ void advance(State& state, std::uint8_t* out, std::size_t n_blocks) {
     };
     std::size_t n_done = fit(n_lanes) ? n_lanes : 1;
 #if defined(DPGEP_WIDE_REGISTERS)
-    if (has_wide_registers && fit(n_wide_lanes)) n_done = n_wide_lanes;
+    if (has_wide_registers() && fit(n_wide_lanes)) n_done = n_wide_lanes;
     if (n_done == n_wide_lanes) wide_blocks(state, out);
 #endif
     if (n_done == 1) {

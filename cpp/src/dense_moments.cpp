@@ -25,7 +25,7 @@ namespace dpgep {
 // Measured with AVX2 beside the same, and less beside AVX-512; without fused operations, with SSE2
 // beside the same, and half of that for BLAS that has AVX.
 #if defined(__FMA__) || defined(__aarch64__)
-const Index narrow_dimension = has_wide_registers ? 400 : 256;
+const Index narrow_dimension = has_wide_registers() ? 400 : 256;
 #else
 const Index narrow_dimension = 100;
 #endif

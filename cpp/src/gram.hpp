@@ -71,7 +71,7 @@ void add_gram(const Rows<double>& columns, Index n, RowMajorMatrix<double>& gram
   const Eigen::OuterStride<> gram_stride(gram.cols());
   Index i = 0;
 #if defined(DPGEP_WIDE_REGISTERS)
-  for (; has_wide_registers && i + wide_rows <= columns.rows(); i += wide_rows) {
+  for (; has_wide_registers() && i + wide_rows <= columns.rows(); i += wide_rows) {
     for (Index j = i; j < columns.rows(); j += tile_columns) {
       ask();
       ask();
