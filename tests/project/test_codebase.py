@@ -309,7 +309,7 @@ def test_a_release_takes_a_short_way() -> None:
     root, one_thread = Path(__file__).parents[2], os.environ | {"DPGEP_NUM_THREADS": "1"}
     shown = subprocess.run(script, cwd=root, env=one_thread, capture_output=True, text=True).stdout
     found = re.findall(r"^bound=(.+?): .* in (\d+) files .*?, (\d+) moves", shown, re.MULTILINE)
-    most = {"1.0": (18, 102), "'auto'": (22, 152)}
+    most = {"1.0": (18, 90), "'auto'": (22, 145)}
     assert [bound for bound, *_ in found] == list(most)
     for bound, files, moves in found:
         assert (int(files) <= most[bound][0], int(moves) <= most[bound][1]) == (True, True), shown
