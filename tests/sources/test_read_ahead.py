@@ -80,21 +80,42 @@ def test_an_error_of_the_source_is_raised_where_its_item_is_asked_for() -> None:
         next(reading)
 
 
-def test_who_stops_early_waits_for_the_item_on_its_way() -> None:
-    running = []
+@pytest.mark.parametrize("error", [StopIteration, OSError])
+def test_a_source_is_asked_no_more_after_its_end_or_an_error(error: type[Exception]) -> None:
+    asked = []
+
+    class Items:
+        def __iter__(self) -> Iterator[int]:
+            return self
+
+        def __next__(self) -> int:
+            asked.append(len(asked))
+            if len(asked) > 1:
+                raise error
+            return 1
+
+    reading = read_ahead(Items())
+    assert next(reading) == 1
+    with pytest.raises(error):
+        next(reading)
+    assert asked == [0, 1]
+
+
+def test_who_stops_early_waits_for_the_item_on_its_way_alone() -> None:
+    begun = []
 
     def items() -> Iterator[int]:
         for k in range(3):
-            running.append(k)
-            time.sleep(0.01)
+            begun.append(k)
+            time.sleep(0.1)
             yield k
-            running.pop()
 
     source = items()
     reading = read_ahead(source)
     assert next(reading) == 0
     reading.close()
     source.close()  # an error, if the thread were still in it
+    assert len(begun) <= 2
 
 
 ENDED = """

@@ -264,16 +264,15 @@ def read_ahead(items: Iterator[T]) -> Iterator[T]:
     """
     asked: SimpleQueue[bool] = SimpleQueue()
     found: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
-    end, running, getpid, is_finalizing = object(), allocate_lock(), os.getpid, sys.is_finalizing
-    process = getpid()
+    running, getpid, is_finalizing = allocate_lock(), os.getpid, sys.is_finalizing
+    process, is_wanted = getpid(), True
 
     def fetch() -> None:
         try:
-            while asked.get():
-                try:
-                    found.put((next(items, end), None))
-                except BaseException as error:
-                    found.put((end, error))
+            while asked.get() and is_wanted:
+                found.put((next(items), None))
+        except BaseException as error:  # at the end, StopIteration
+            found.put((None, error))
         finally:
             running.release()
 
@@ -284,14 +283,14 @@ def read_ahead(items: Iterator[T]) -> Iterator[T]:
             asked.put(True)
         while True:
             item, error = found.get()
+            if isinstance(error, StopIteration):
+                return
             if error is not None:
                 raise error
-            if item is end:
-                return
             asked.put(True)
             yield item
     finally:
-        error = None  # whose traceback leads here
+        error, is_wanted = None, False  # the traceback of an error leads here
         asked.put(False)
         # where the interpreter ends, and after a fork, the thread runs no more
         if getpid() == process and not is_finalizing():
