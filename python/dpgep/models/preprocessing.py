@@ -402,7 +402,7 @@ VARIANCE_UNTOLD = 2.0
 # How many times what is missing of its bought variance a column had lost, in the median of public tables.
 _GROWN = 2.5
 # How many times what is put back a column may have lost at most: rows are like Gaussian ones together, one column not.
-_ALONE = 2.8
+_ALONE = 3.1
 # How many times what octaves show beyond a bound may be there; the most of it, in squared deviations.
 _TWICE, _MOST_TAILS, _LEAST_TAILS, _AT_LEAST, _SURELY, _PERHAPS = 1.5, 20.0, 0.03, 1, 2, 6
 # A sum of variances of this many deviations is shown: what is nearer to zero is taken to be less, or none.
