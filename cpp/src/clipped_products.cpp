@@ -78,7 +78,8 @@ bool for_rows_on_grid(const ConstRows<Scalar>& rows, double bound, int bits, Ind
       // The same rows of the next block, which are put on the grid when these are done. Longer ones
       // the processor foresees.
       const Index next = begin + height + i;
-      for (Index k = next; d <= page_entries<Scalar> && k < std::min<Index>(next + R, last); ++k) {
+      for (Index k = next;
+           d <= page_entries<Scalar> && k < std::min(next + static_cast<Index>(R), last); ++k) {
         const Scalar* const row = &rows.coeffRef(k, 0);
         for (Index j = 0; j < d; j += line_entries<Scalar>) expect_to_read_later(row + j);
       }

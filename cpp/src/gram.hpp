@@ -57,7 +57,12 @@ inline constexpr Index wide_rows = 2 * tile_columns;
     }
   }
   for (Index r = 0; r < wide_rows; ++r) {
-    for (Index c = 0; c < tile_columns; ++c) gram(r, c) += _mm512_reduce_add_pd(sums[r][c]);
+    for (Index c = 0; c < tile_columns; ++c) {
+      // One by one: GCC 12 warns of what its own header does to add these up.
+      double lanes[gram_lanes];
+      _mm512_storeu_pd(lanes, sums[r][c]);
+      for (const double lane : lanes) gram(r, c) += lane;
+    }
   }
 }
 #endif
