@@ -88,10 +88,10 @@ def test_far_octaves_hold_the_tail_that_noise_hides_in_part() -> None:
     found = [Magnitudes(-6, exact.counts + each, 50.0, n).far(location, scale, bound)[0] for each in noise]
     assert lost < np.median(found) < 4 * lost
     assert np.mean(np.array(found) < lost) < 0.1
-    for mean, deviation in ((0.0, 20.0), (53.0, 20.0), (62.0, 1.4), (100.0, 5.0)):
-        x = mean + deviation * rng.standard_normal(n)
-        octaves = counted(x).counts
+    for mean, deviation in ((0.0, 20.0), (0.0, 21.0), (53.0, 20.0), (62.0, 1.4), (100.0, 5.0)):
         given = np.array([mean]), np.array([deviation]), bound
+        octaves = counted(mean + deviation * rng.standard_normal(n)).counts
+        assert Magnitudes(-6, octaves, 0.0, n).far(*given)[0] < 0.01  # 64 is little beyond three deviations of 21
         found = [Magnitudes(-6, octaves + each, 50.0, n).far(*given)[0] for each in noise]
         assert np.median(found) < 0.01, (mean, deviation)
 

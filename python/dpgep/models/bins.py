@@ -231,20 +231,25 @@ class Magnitudes(Shown):
         """(d,), what columns z = (x - location)/scale may lose of their mean squares in the octaves that hold tails
         alone, up to the first of either sign that noise hides, if its count is more than noise often makes.
 
-        Rows are shortened as in `beyond`. Values even in their logarithms are more than there are: counts fall.
+        Rows are shortened as in `beyond`. As many people as a normal column has there do not count. Values even in
+        their logarithms are more than there are: counts fall.
         """
+        from scipy.special import ndtr
+
         d, m = len(self.counts), self.counts.shape[2]
         counts, octaves = self.counts.reshape(2 * d, m), np.arange(m)
         places = self.first + octaves[:, None] + (np.arange(_PLACES) + 0.5) / _PLACES
-        z = (np.multiply.outer([1.0, -1.0], np.exp2(places)) - location[:, None, None, None]) / scale[
-            :, None, None, None
-        ]
+        x = np.multiply.outer([1.0, -1.0], np.exp2(places))
+        z = (x - location[:, None, None, None]) / scale[:, None, None, None]
         squares = np.square(np.clip(z, -_FARTHEST, _FARTHEST)).reshape(2 * d, m, _PLACES)
+        ends = np.multiply.outer([1.0, -1.0], np.exp2(self.first + np.arange(m + 1.0)))
+        below = ndtr((ends - location[:, None, None]) / scale[:, None, None])
+        more = counts - self.n * np.abs(np.diff(below)).reshape(2 * d, m)
         lost = (squares * (1 - np.minimum(bound**2 / (squares + d - 1), 1.0))).mean(axis=2)
         last, modes = _continued(counts, np.full(2 * d, self.deviation))[1], counts.argmax(axis=1)
-        hidden = (octaves == last[:, None] + 1) & (counts > _OFTEN * self.deviation)
+        hidden = (octaves == last[:, None] + 1) & (more > _OFTEN * self.deviation)
         seen = (octaves > modes[:, None]) & (octaves <= last[:, None]) & (squares[:, :, 0] > _FAR**2)
-        people = np.where(hidden, counts + self.deviation / 2, np.where(seen, counts, 0.0)) / self.n
+        people = np.where(hidden | seen, np.maximum(more + hidden * self.deviation / 2, 0.0), 0.0) / self.n
         even = squares[:, :, -1] < _WIDE**2 * squares[:, :, 0]
         has_people = counts.max(axis=1, keepdims=True) > _SURELY_SEEN * self.deviation
         return np.asarray((people * lost * (even & has_people)).reshape(d, -1).sum(axis=1))
