@@ -138,7 +138,7 @@ class _TableSums(Sums):
         self._add_blocks(rows.part(slice(n_alike, rows.n)), batch.weights)
 
     def _add_column(self, place: int, entries: NDArray[Any]) -> None:
-        """Add the entries of the column in this place of counts as those of columns that are alike."""
+        """Add the entries of the column in this place of counts, as if several columns that are alike held them."""
         alike = self._alike(place)
         alike._add_block(entries, None)
         np.moveaxis(self.counts, self._axis, 0)[place] += alike.counts.sum(axis=self._axis)

@@ -151,7 +151,7 @@ def people_runs(
     within: tuple[NDArray[np.intp], NDArray[np.intp]] | None = None,
 ) -> BinRuns:
     """Of each histogram, (d, n_bins), the run of neighbouring bins with most people beyond a deviation of the noise for
-    each; ``within``: from these bins on, among so many.
+    each; ``within``: the first of the bins that it looks in, and their number.
 
     Wide columns are seen by the sum of their bins. At either end what noise may have made, up to ``noise_tail``
     deviations, is left outside, and in any case this share, ``tail``, of the people. A walk of unit steps that falls by
