@@ -149,9 +149,10 @@ class _TableSums(Sums):
 
     def _add_blocks(self, rows: Rows, weights: Weights | None, *mapped: ColumnMap) -> None:
         """Add rows as they lie, or block by block, each thread some of them."""
-        is_dense = rows.n >= _ROWS_OF_A_COLUMN and not rows.is_sparse
-        is_copied = is_dense and rows.in_one_piece(1, fixed_point=False) is None
-        parts = even_slices(rows.n, thread_count() if is_copied else 1)
+        if (whole := rows.in_one_piece(1, fixed_point=False)) is not None:
+            return self._add_block(whole, weights, *mapped)
+        is_long = rows.n >= _ROWS_OF_A_COLUMN and not rows.is_sparse
+        parts = even_slices(rows.n, thread_count() if is_long else 1)
         shares = [self, *(copy(self) for _ in parts[1:])]
 
         def add(share: _TableSums, part: slice) -> None:

@@ -314,7 +314,8 @@ class _Estimator:
             if not len(narrow):
                 break
             part, mu = split_budget(mu, _LOOK_SHARE)
-            found.look_closer(narrow, self._stages.places(narrow, found.intervals(narrow), _PARTS, part))
+            interval = found.intervals(narrow)
+            found.look_closer(narrow, interval, self._stages.places(narrow, interval, _PARTS, part))
         # where looks show one value, or lose people, how far others are is not seen
         failed = found.narrow | ~found.seen
         found.low[failed], found.high[failed] = low[failed], high[failed]

@@ -14,7 +14,7 @@ from dpgep.models.model import Matrix
 from dpgep.privacy.curator import NoisyCounts
 
 # Noise alone passes for a run of people in a histogram with this probability; for one that is likely.
-_FALSE_RUN, _FALSE_LIKELY = 1e-4, 0.02
+_CHANCES = np.array([[1e-4], [0.02]])
 _MOST = 0.8  # share of the people who must be seen in an interval for the others to be left outside
 # Deviations that noise hardly reaches; shares of the people that nobody misses, and that may at most be unseen.
 _SHOWN, _MISSED, _UNSEEN = 4.0, 0.05, 0.25
@@ -47,31 +47,28 @@ class ColumnRanges:
 
     def look(self, columns: NDArray[np.intp], histogram: NoisyCounts, n: float | None) -> None:
         """Intervals of some columns from counts of zeros and signed octaves, of n people where that is public."""
-        both = histogram.values.sum(axis=1)[:, 1:]  # octaves of both signs
-        sizes = people_runs(both, math.sqrt(2) * histogram.deviation)
-        signs = histogram.values.swapaxes(0, 1).reshape(-1, histogram.values.shape[2])[:, 1:]
-        within = np.tile(sizes.first, 2), np.tile(sizes.lengths, 2)
-        sides = people_runs(signs, histogram.deviation, within=within)
-        zeros, d = histogram.values[:, 0, 0], len(both)
-        zeros = np.where(zeros > _SHOWN * histogram.deviation, zeros, 0.0)
+        of_signs, zeros_seen, d = histogram.values[:, :, 1:], histogram.values[:, 0, 0], len(histogram.values)
+        sizes = people_runs(of_signs[:, 0] + of_signs[:, 1], math.sqrt(2) * histogram.deviation)
+        within = sizes.first.repeat(2), sizes.lengths.repeat(2)
+        sides = people_runs(histogram.values.reshape(2 * d, -1)[:, 1:], histogram.deviation, within=within)
+        zeros = np.where(zeros_seen > _SHOWN * histogram.deviation, zeros_seen, 0.0)
         # octaves of both signs count, since in wide columns about zero each holds few people
         self._people[columns] = zeros + np.where(sizes.is_likely, sizes.people, 0.0)
         n = max(float(self._people.max()), 1.0) if n is None else n
         if sizes.is_seen.any():  # the counts of the octaves that hold people, and of some more
             begin = max(int(sizes.first[sizes.is_seen].min()) - 1, 0)
             octaves = slice(begin, int(sizes.last[sizes.is_seen].max()) + 1 + _OCTAVES_BEYOND)
-            counts = histogram.values[:, :, 1:][:, :, octaves]
+            counts = of_signs[:, :, octaves]
             kept, zeros_of_all = np.zeros((len(self.low), *counts.shape[1:])), np.zeros(len(self.low))
-            kept[columns], zeros_of_all[columns] = counts, histogram.values[:, 0, 0]
+            kept[columns], zeros_of_all[columns] = counts, zeros_seen
             self.magnitudes = Magnitudes(FIRST_OCTAVE + begin, kept, histogram.deviation, float(n), zeros_of_all)
         # positive and negative values, in rows; where neither shows people, both may have the octaves of the sum
-        shown = (sides.is_seen | (sides.people > _UNSEEN * np.tile(sizes.people, 2))).reshape(2, d)
-        there = sizes.is_likely & (shown | ~shown.any(axis=0))
+        shown = (sides.is_seen | (sides.people > _UNSEEN * sizes.people.repeat(2))).reshape(d, 2).T
+        either = shown[0] | shown[1]
+        there = sizes.is_likely & (shown | ~either)
         up, down = there
-        first, last = (
-            np.where(shown.any(axis=0), of_sides.reshape(2, d), of_both)
-            for of_sides, of_both in ((sides.first, sizes.first), (sides.last, sizes.last))
-        )
+        first = np.where(either, sides.first.reshape(d, 2).T, sizes.first)
+        last = np.where(either, sides.last.reshape(d, 2).T, sizes.last)
         lower = np.ldexp(1.0, FIRST_OCTAVE + first)  # the least magnitudes, and the ends of the last octaves
         upper = np.ldexp(1.0, np.minimum(FIRST_OCTAVE + last + 1, 1023))
         people, noise = self._people[columns], np.where(sizes.is_likely, sizes.noise, histogram.deviation)
@@ -91,16 +88,15 @@ class ColumnRanges:
         d, m = len(self.low), histogram.values.shape[1]
         if self.places is None or self.places.counts.shape[1] != m:
             self.places = Histograms(np.zeros((d, m + 1)), np.zeros((d, m)), np.full(d, np.inf))
-        ends = np.linspace(-1.0, 1.0, m + 1)
+        ends = _ends_of_parts(m)
         ends[0], ends[-1] = -np.inf, np.inf
         self.places.edges[columns] = interval.middle[:, None] + interval.half[:, None] * ends
         self.places.counts[columns], self.places.deviation[columns] = histogram.values, histogram.deviation
 
-    def look_closer(self, columns: NDArray[np.intp], histogram: NoisyCounts) -> None:
-        """Narrower intervals of some columns from counts in equal parts of the present ones."""
-        interval = self.intervals(columns)
+    def look_closer(self, columns: NDArray[np.intp], interval: Interval, histogram: NoisyCounts) -> None:
+        """Narrower intervals of some columns from counts in equal parts of the present ones, ``interval``."""
         self.keep_places(columns, interval, histogram)
-        ends = np.linspace(-1.0, 1.0, histogram.values.shape[1] + 1)
+        ends = _ends_of_parts(histogram.values.shape[1])
         runs, people = people_runs(histogram.values, histogram.deviation), self._people[columns]
         # a column of two values, one of them rare, is as wide as they are apart
         few = np.maximum(_MISSED * people, _SHOWN * runs.noise)
@@ -116,8 +112,9 @@ class ColumnRanges:
         widths = self.high / 2 - self.low / 2
         known = widths > 0
         half = np.where(known, widths, 1.0)
-        if known.any() and not (known | self.zero).all():
-            half[~known & ~self.zero] = np.median(widths[known])
+        unknown = ~(known | self.zero)
+        if unknown.any() and known.any():
+            half[unknown] = np.median(widths[known])
         return Interval((self.low / 2 + self.high / 2)[columns], half[columns])
 
 
@@ -163,9 +160,11 @@ def people_runs(
     found = core.people_runs(histograms, starts, widths, deviation, tail, noise_tail, _MOST_TAIL)
     first, last, people, rise = np.array(found).reshape(d, 4).T
     holds = people > 0
-    seen, likely = (
-        holds & (rise > deviation * (np.log(np.maximum(widths, 1) / chance) / 2))
-        for chance in (_FALSE_RUN, _FALSE_LIKELY)
-    )
-    first, last = np.where(holds, [first, last], [[0], [-1]]).astype(np.intp)
+    seen, likely = holds & (rise > deviation * (np.log(np.maximum(widths, 1) / _CHANCES) / 2))
+    first, last = (np.where(holds, end, none).astype(np.intp) for end, none in ((first, 0), (last, -1)))
     return BinRuns(first, last, np.where(holds, people, 0.0), deviation, seen, likely)
+
+
+def _ends_of_parts(m: int) -> Matrix:
+    """(m + 1,), where m equal parts of the interval from -1 to 1 begin and end."""
+    return np.asarray(np.arange(-m, m + 1, 2) / m)
