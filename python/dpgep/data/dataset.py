@@ -236,7 +236,7 @@ class _DerivedSums(Sums, Generic[S]):
         heeded = batch.weights is None or batch.weights.dtype == np.int16
         if self._by_column is not None and heeded and batch.rows.n and not batch.rows.is_sparse:
             rows = Rows(batch.rows.views, self._by_column.bound)
-            people = replace(batch, rows=rows, groups=batch.groups if self._grouped else None)
+            people = Batch(rows, batch.groups if self._grouped else None, batch.others, batch.weights)
             if self.sums.add_mapped(people, self._by_column):
                 return
         add = self.sums.add if batch.weights is None else partial(add_weighted, self.sums, self._make)

@@ -162,7 +162,7 @@ def _with_unseen(found: MethodResult, probe: clipped_power.Probe) -> MethodResul
             "a direction that few rows have may be missed: the pilot excludes only variances above "
             f'{unseen:.2g} times that of the last component; method="release" weighs all rows alike'
         )
-    return replace(found.described(unseen=unseen), accuracy_warnings=tuple(warnings))
+    return found.described({"unseen": unseen}, accuracy_warnings=tuple(warnings))
 
 
 def _largest_beyond(probe: clipped_power.Probe, components: Matrix) -> float:

@@ -456,9 +456,9 @@ class MethodResult:
     moments: ReleasedMoments | None = None  # what was released, where it is small enough to be kept
     method: str | None = None  # which one it was, where that was left open
 
-    def described(self, **changes: Any) -> MethodResult:
-        """The same result with other parts of its diagnostics."""
-        return replace(self, diagnostics=replace(self.diagnostics, **changes))
+    def described(self, diagnostics: Mapping[str, Any], **parts: Any) -> MethodResult:
+        """The same result with other parts of its diagnostics, and others of its own."""
+        return replace(self, diagnostics=replace(self.diagnostics, **diagnostics), **parts)
 
 
 @dataclass(frozen=True)

@@ -458,7 +458,7 @@ def semicircle_edge(d: int, log_searched: float = 0.0) -> float:
 
 
 def _n_edges(r: int) -> int:
-    return int(np.clip(_EDGES_TIMES_CUBE / r**3, _FEWEST_EDGES, _MOST_DRAWS))
+    return int(min(max(_EDGES_TIMES_CUBE / r**3, _FEWEST_EDGES), _MOST_DRAWS))
 
 
 def _leading_values(noises: Iterator[Matrix], vectors: Matrix | None, model: Model) -> Matrix:

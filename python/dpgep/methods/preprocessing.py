@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -228,7 +227,7 @@ class _Estimator:
         interval = found.intervals(np.arange(self._d))
         sums = self._stages.column_sums(interval, left)
         n = self._n_there(sums)
-        mean, square = np.clip(sums.values[:2] / n, -1.0, 1.0)
+        mean, square = np.minimum(np.maximum(sums.values[:2] / n, -1.0), 1.0)
         if not shifted:
             mean = np.zeros(self._d)
         variance, noise = square - mean**2, sums.deviation * np.sqrt(1 + 4 * mean**2) / n
@@ -354,12 +353,12 @@ class _Estimator:
         else:
             bound = norms.quantile(quantile)
         longer = float(norms.people[norms.norms > bound].sum() / norms.people.sum())
-        found = partial(replace, mapped, energy_kept=norms.kept(bound), rows_clipped=longer)
+        seen: dict[str, Any] = {"energy_kept": norms.kept(bound), "rows_clipped": longer}
         if mapped.scale is None and not 1 / _FAR <= bound <= _FAR:  # a power of two changes no digit
             unit = math.ldexp(1.0, math.frexp(bound)[1])
-            return found(bound=bound / unit, scale=np.full(self._d, unit))
-        seen = norms if mapped.linear is None else mapped  # entries were cut off before rows were multiplied
-        return found(bound=bound, energy_cut=seen.energy_cut, rows_cut=seen.rows_cut)
+            return replace(mapped, bound=bound / unit, scale=np.full(self._d, unit), **seen)
+        cut = norms if mapped.linear is None else mapped  # entries were cut off before rows were multiplied
+        return mapped.with_known(bound=bound, energy_cut=cut.energy_cut, rows_cut=cut.rows_cut, **seen)
 
     def _norms(self, mapped: Preprocessing) -> Norms:
         """Norms of mapped rows: any, or those that their entries allow where these are cut off.

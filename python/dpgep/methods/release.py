@@ -89,7 +89,7 @@ def release(curator: Curator, n_components: int, options: ReleaseOptions) -> Met
         model, block = curator.answer(FeatureRelease(kept.features, kept.bound), purpose="features kept")
         of_block = solve_released(model.noisy(block), n_components, options)
         result = _embedded(of_block, kept.features, curator.model.n_features)
-        return result.described(screened=kept, accuracy=result.diagnostics.accuracy.after_screen(kept.missed))
+        return result.described({"screened": kept, "accuracy": result.diagnostics.accuracy.after_screen(kept.missed)})
     if options.by_products(curator, n_components):
         return operator_release(curator, n_components, options)
     redundant = Redundancy.of(curator.model, curator.public.preprocessing) if curator.model.indicators else None
@@ -131,7 +131,7 @@ def with_clipping_bias(
             f"clipping {preprocessing.rows_clipped:.1%} of the rows took {1 - preprocessing.energy_kept:.0%} of all "
             "variance, and few long rows may hold more: errors may be several times as large. Logarithms or ranks help"
         )
-    return replace(result.described(accuracy=found.accuracy.biased(turn)), accuracy_warnings=tuple(said))
+    return result.described({"accuracy": found.accuracy.biased(turn)}, accuracy_warnings=tuple(said))
 
 
 def local_gaussian(curator: Curator, n_components: int, options: PairOptions) -> MethodResult:
@@ -145,8 +145,8 @@ def local_gaussian(curator: Curator, n_components: int, options: PairOptions) ->
 def _embedded(result: MethodResult, features: NDArray[np.intp], d: int) -> MethodResult:
     """The result for some of d features as one for all; without the moments, as questions are of all features."""
     support = getattr(result.diagnostics, "support", None)
-    return replace(
-        result.described(support=None if support is None else tuple(features[list(support)].tolist())),
+    return result.described(
+        {"support": None if support is None else tuple(features[list(support)].tolist())},
         components=eigen.embedded(result.components, features, d),
         mean=None if result.mean is None else eigen.embedded(result.mean[None, :], features, d)[0],
         moments=None,
@@ -164,7 +164,7 @@ def solve_released(
     if smaller is not None:  # in coordinates that are orthogonal to directions without variance
         solved = _solved(smaller.noisy, min(n_components, smaller.noisy.model.max_components), options)
         components = base.oriented(solved.components @ smaller.basis.T)
-        solved = replace(solved.described(left_out=smaller.left_out), components=components, mean=noisy.mean)
+        solved = solved.described({"left_out": smaller.left_out}, components=components, mean=noisy.mean)
     elif standard is None:
         solved = _solved(noisy, n_components, options)
     else:
@@ -200,8 +200,8 @@ def _standardized(
             f"{columns_are(np.flatnonzero(drowned), names)} constant, or lost in the noise of variances: weights there "
             "are too small, and the expected errors do not cover that"
         )
-    solved, components = solved.described(scale=standard.scale), solved.components * units
-    return replace(solved, components=components, mean=noisy.mean, accuracy_warnings=tuple(said))
+    described, components = {"scale": standard.scale}, solved.components * units
+    return solved.described(described, components=components, mean=noisy.mean, accuracy_warnings=tuple(said))
 
 
 def columns_are(columns: NDArray[np.intp], names: tuple[str, ...] | None) -> str:

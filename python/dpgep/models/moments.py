@@ -154,7 +154,12 @@ class ReleasedMoments(ReleasedGroups):
     @property
     def second_noise_level(self) -> float:
         """Expected operator norm of the noise in ``second``: the GOE edge, deviation x sqrt(2 d)."""
-        return float(self.noise.second * np.sqrt(2 * self.second.shape[-1]))
+        return self.noise.second * math.sqrt(2 * self.second.shape[-1])
+
+    @property
+    def profile_of_squares(self) -> Matrix:
+        """(d,), the diagonal of ``profile``."""
+        return np.ones(self.second.shape[-1]) if self.pairs is None else self.pairs.profile.diagonal()
 
     @property
     def rounding(self) -> float:
@@ -204,7 +209,8 @@ def groups_alone(released: ReleasedGroups, of_sums: Matrix, of_counts: Matrix) -
     """Sums and counts of releases of groups without differences, by stacks of normal deviates: one mean, new noise."""
     noise, shares = released.noise, np.empty(0)
     if released.sums.size:  # of people per group, as if they were sure: they sum to 1
-        shares = effective_counts(released) / effective_counts(released).sum()
+        shares = effective_counts(released)
+        shares = shares / shares.sum()
     sums = mean_factor(released).T * shares + noise.sums * of_sums
     return ReleasedGroups(sums, released.counts + noise.counts * of_counts, released.n, noise)
 
@@ -447,7 +453,7 @@ def standardization_of(released: ReleasedMoments) -> Standardization:
     second = np.diagonal(released.second)
     mean_square = np.square(mean_factor(released)).sum(axis=0)  # 0 where no mean is subtracted
     noise, variances = released.noise, second - mean_square
-    of_second = noise.second**2 * _diagonal_of(released)
+    of_second = noise.second**2 * released.profile_of_squares
     # first order: Z_jj - 2 m_j e_j + m_j^2 times the noise of n
     deviations = np.sqrt(of_second + 4 * mean_square * noise.sums**2 + (mean_square * noise.counts) ** 2)
     rounding = np.abs(second) * (_SUMMED * released.n if released.noiseless else _EXACT)
@@ -484,7 +490,7 @@ def correlation_form_variance(released: ReleasedMoments, left: Any, right: Matri
         qq, qy, yy = weights * q * q, weights * q * y, weights * y * y
         return (qy.T @ pp + qq.T @ px) / 2, (yy.T @ pp + 2 * qy.T @ px + qq.T @ xx) / 4
 
-    shared, squared = on_diagonal(_diagonal_of(released)[:, None])
+    shared, squared = on_diagonal(released.profile_of_squares[:, None])
     variance += noise.second**2 * (squared - 2 * shared)
     if released.sums.size:
         m = m.T
@@ -501,9 +507,5 @@ def correlation_form_variance(released: ReleasedMoments, left: Any, right: Matri
 def correlation_noise(released: ReleasedMoments, standard: Standardization) -> float:
     """Expected operator norm of the noise in R, at most: the edge of entries of variance s^2/(2 D_a D_b)."""
     inverse = 1 / standard.scale**2
-    deviation = released.noise.second * float(np.sqrt(np.max(released.profile)))
-    return deviation * float(np.sqrt(2 * inverse.sum() * inverse.max()))
-
-
-def _diagonal_of(released: ReleasedMoments) -> Matrix:
-    return np.broadcast_to(released.profile, released.second.shape).diagonal()
+    largest = 1.0 if released.pairs is None else float(released.pairs.profile.max())
+    return released.noise.second * math.sqrt(largest) * math.sqrt(2 * inverse.sum() * inverse.max())

@@ -222,9 +222,9 @@ class Preprocessing(Shown):
 
     def uncut(self) -> Preprocessing:
         """The same without a limit to entries."""
-        return self._with(largest=_LARGEST)
+        return self.with_known(largest=_LARGEST)
 
-    def _with(self, **parts: Any) -> Preprocessing:
+    def with_known(self, **parts: Any) -> Preprocessing:
         """The same but for parts that need no check."""
         found = copy(self)
         vars(found).update(parts)
@@ -311,12 +311,12 @@ class Preprocessing(Shown):
         if self.linear is not None:
             back = np.linalg.inv(self.linear)
             mean, second, gain = mean @ back, back.T @ second @ back, np.square(back).sum(axis=0)
-        part, profile = self.energy_kept * self.present(released.n), np.broadcast_to(moments.profile, second.shape)
-        noise = _SHOWN * moments.noise.second * np.sqrt(profile.diagonal()) * gain
+        part = self.energy_kept * self.present(released.n)
+        noise = _SHOWN * moments.noise.second * np.sqrt(moments.profile_of_squares) * gain
         before, squares = second.diagonal(), np.square(mean).sum(axis=0)
         most = np.minimum(_ABOUT * part, gain * self.bound**2 / 2)
         shown = (before - squares - noise > part / _ABOUT) & (before + noise < most) & (squares < part / 4)
-        return self._with(unsure=tuple(j for j in self.unsure if j in self.unseen or not shown[j]))
+        return self.with_known(unsure=tuple(j for j in self.unsure if j in self.unseen or not shown[j]))
 
     def quantiles(self, share: float, level: float) -> Matrix | None:
         """(d, 3), quantiles of columns and intervals, by the finest counts of each; None where none were bought."""

@@ -321,15 +321,16 @@ class MomentsPencil(NoisyPencil):
             groups = moments.groups_alone(released, of_sums, of_counts)
             pencil = pencil_of(self.model, groups if drawn is None else drawn.moved(groups, generator))
             second = moments.goe_of(of_second, released.noise.second) if moment else np.zeros((n, d, d))
-            if moment:
+            if released.pairs is not None:
                 second *= np.sqrt(released.profile)
+            if moment:
                 second += mean.T @ mean
             alone = pencil.matrices(second)[0]
             if standard is not None:  # with the diagonal released: 1, whatever the noise
                 diagonals = np.einsum("...ii->...i", moments.correlations(alone, standard))
                 diagonals -= diagonals.mean(axis=-1, keepdims=True)
-            for each in self._in_units(alone):
-                yield each if drawn is None else each + drawn.scatter(generator)
+            alone = self._in_units(alone)
+            yield from alone if drawn is None else (each + drawn.scatter(generator) for each in alone)
 
     def leading_noise(self, values: Matrix, basis: Matrix | None, seed: int, n_draws: int) -> Matrix | None:
         released, traits = self.released, self.model.traits

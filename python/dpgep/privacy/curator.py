@@ -476,7 +476,7 @@ class Stages:
         self._ledger.record(LedgerEntry(query, mu, noise, self._grid if scale else None))
         if scale:
             core.add_exact_noise(sums.reshape(-1), scale, self._stream, self._n_threads)
-        return NoisyCounts(sums.astype(np.float64) * math.ldexp(1.0, -self._grid), deviation)
+        return NoisyCounts(np.multiply(sums, math.ldexp(1.0, -self._grid), dtype=np.float64), deviation)
 
 
 @lru_cache(maxsize=128)  # runs in a row ask for the same noise

@@ -241,7 +241,8 @@ class Ledger:
 
     def close(self) -> tuple[LedgerEntry, ...]:
         """All releases, and none from now on: one that another thread records meanwhile is included, or refused."""
-        return in_order(self._account.update(lambda account: replace(account, is_open=False)).entries)
+        closed = self._account.update(lambda before: _Account(before.entries, before.spent, is_open=False))
+        return in_order(closed.entries)
 
     @property
     def spent_mu(self) -> float:
