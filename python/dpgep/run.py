@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, cast, overload
 from dpgep._checks import require_count, require_non_negative, require_one_of
 from dpgep._dispatch import core
 from dpgep._threads import use_threads
-from dpgep.data.dataset import ANOTHER_PASS
+from dpgep.data.dataset import ANOTHER_PASS, keeping_rows
 from dpgep.data.rows import NotFiniteError
 from dpgep.errors import PrivacyWarning, warn
 from dpgep.methods import METHODS
@@ -91,7 +91,8 @@ class Run:
         start, facts, rows = time.perf_counter(), self._problem.facts, self._problem.dataset
         before = 0 if rows is None else rows.people.passes
         try:
-            with self._account.reserve(**self._part, adjacency=facts.adjacency, person=facts.person) as self._ledger:
+            reservation = self._account.reserve(**self._part, adjacency=facts.adjacency, person=facts.person)
+            with keeping_rows(), reservation as self._ledger:
                 yield
                 self.report = self._report()
             self.passes = 0 if rows is None else rows.people.passes - before

@@ -18,6 +18,7 @@ import pytest
 from conftest import solve_seeded
 
 import dpgep
+from dpgep.sources import batches
 
 adbc = pytest.importorskip("adbc_driver_manager.dbapi")
 
@@ -107,6 +108,31 @@ def test_a_query_is_the_table_it_gives(connection: Any) -> None:
     np.testing.assert_array_equal(there.covariance().values, here.covariance().values)
 
 
+def test_a_query_of_few_rows_runs_once(connection: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    scan = dpgep.scan(connection, query="SELECT age, visit FROM visits ORDER BY visit")
+    cursors = []
+    monkeypatch.setattr(scan.source, "_connection", Connection(connection, cursors))
+    assert solve_seeded(dpgep.pca(scan, bound="auto"), epsilon=1.0, delta=1e-6).passes > 1
+    assert len(cursors) == 1
+
+
+class Connection:
+    """One that counts what is asked of it."""
+
+    def __init__(self, connection: Any, cursors: list[Any]) -> None:
+        self._connection, self._cursors = connection, cursors
+
+    def cursor(self) -> Any:
+        self._cursors.append(self._connection.cursor())
+        return self._cursors[-1]
+
+
+@pytest.fixture
+def nothing_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if there were more rows than a run keeps."""
+    monkeypatch.setattr(batches, "KEPT_BYTES", 0)
+
+
 def changing(connection: Any, address: tuple[str, str]) -> Any:
     """A problem of a query, and a row that another session changes after the first pass."""
     scan = dpgep.scan(connection, query="SELECT age, visit FROM visits ORDER BY visit")
@@ -123,12 +149,14 @@ def changing(connection: Any, address: tuple[str, str]) -> Any:
     return dpgep.pca(scan, bound="auto")
 
 
+@pytest.mark.usefixtures("nothing_kept")
 @pytest.mark.parametrize("address", ["PostgreSQL"], indirect=True)
 def test_rows_that_change_between_passes_are_noticed(connection: Any, address: tuple[str, str]) -> None:
     with pytest.raises(dpgep.errors.DataChangedError):
         solve_seeded(changing(connection, address), epsilon=1.0, delta=1e-6)
 
 
+@pytest.mark.usefixtures("nothing_kept")
 @pytest.mark.parametrize("address", ["PostgreSQL"], indirect=True)
 def test_a_snapshot_does_not_change(connection: Any, address: tuple[str, str]) -> None:
     still = solve_seeded(dpgep.pca(visits().select(["age", "visit"]), bound="auto"), epsilon=1.0, delta=1e-6)

@@ -10,6 +10,8 @@ import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
@@ -36,6 +38,7 @@ from dpgep.data.rows import (
 )
 from dpgep.models.pairwise import mark_of, part_of_values
 from dpgep.models.preprocessing import Preprocessing
+from dpgep.sources.batches import Kept
 
 _log = logging.getLogger(__name__)
 
@@ -51,6 +54,19 @@ ONE_ROW = (
     "this is not for several rows to a person (person=), nor for weights: use a method that asks about all people, or "
     "bring the rows of each person into one"
 )
+
+# What the run in progress has read of files, for its later passes.
+kept_rows: ContextVar[Kept | None] = ContextVar("kept rows", default=None)
+
+
+@contextmanager
+def keeping_rows() -> Iterator[None]:
+    """For the block, keep what several passes read, as far as there is room."""
+    token = kept_rows.set({})
+    try:
+        yield
+    finally:
+        kept_rows.reset(token)
 
 
 @dataclass(eq=False)

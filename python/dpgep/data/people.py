@@ -21,7 +21,7 @@ from dpgep._checks import require_count, require_positive
 from dpgep._dispatch import core
 from dpgep._threads import run, slices, thread_count
 from dpgep.data.checksum import PassChecksum, PassComparison
-from dpgep.data.dataset import ONE_ROW, Dataset, People
+from dpgep.data.dataset import ONE_ROW, Dataset, People, kept_rows
 from dpgep.data.ids import (
     IDS,
     WEIGHTS,
@@ -232,7 +232,8 @@ class StreamedDataset(Dataset):
         """The rows of each batch, whose they are, and their units. Only in a pass that is open may people be new."""
         key = None if self.read_once else self._comparison.key(alone=alone)
         checksum, n_views = None if key is None else PassChecksum(key), len(self._selections)
-        for arrays in self._selections[0].scan.read(*self._selections, *self._weighting.columns, apart=True):
+        read, store = self._selections[0].scan.read, None if key is None else kept_rows.get()
+        for arrays in read(*self._selections, *self._weighting.columns, apart=True, store=store):
             coded, beside = self._to_coded(*arrays[:n_views]), iter(arrays[n_views:])
             ids = None if self._weighting.person is None else next(beside)
             units, identities = self._weighting.units(next(beside, None), coded[0].n), self.people.identities

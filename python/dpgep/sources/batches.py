@@ -11,7 +11,7 @@ import math
 import os
 import sys
 from _thread import allocate_lock, start_new_thread
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from copy import copy
 from functools import partial
 from queue import SimpleQueue
@@ -249,6 +249,41 @@ def rebatch(pieces: Iterable[Pieces], batch_rows: int | None) -> Iterator[list[P
 def rows_at_a_time(row_bytes: int, batch_rows: int | None) -> int:
     """How many rows to read at a time from a source whose rows take ``row_bytes``."""
     return batch_rows or max(1, BATCH_BYTES // max(1, row_bytes))
+
+
+# Memory of the rows that a run keeps for its later passes.
+KEPT_BYTES = 1 << 29
+# Of a vector of Python's objects, eight times what the array of them takes.
+_OBJECT = 8
+
+# What was read of each key; None where it was too much.
+Kept = dict[Hashable, list[Pieces] | None]
+
+
+def kept(store: Kept, key: Hashable, pieces: Iterable[Pieces], n_rows: int | None) -> Iterator[Pieces]:
+    """The pieces, in memory that nobody else writes to; from the second pass of a key on, those in ``store``, as far as
+    KEPT_BYTES hold all that is there. Of ``n_rows`` rows, where that is known, none are kept if all have no room.
+    """
+    if key in store:
+        yield from store[key] or pieces
+        return
+    found: list[Pieces] | None = []
+    room = KEPT_BYTES - sum(_memory(part) for each in store.values() for piece in each or () for part in piece)
+    size = rows = 0
+    for piece in pieces:
+        size += sum(map(_memory, piece))
+        rows += piece[0].shape[0]
+        if max(size, size * (n_rows or 0) / max(rows, 1)) > room:
+            found = None
+        if found is not None:
+            found.append(piece)
+        yield piece
+    store[key] = found
+
+
+def _memory(part: Part) -> int:
+    is_objects = isinstance(part, np.ndarray) and part.dtype == object
+    return nbytes(part) * (_OBJECT if is_objects else 1)
 
 
 # Batches that are fetched before they are asked for: with one, two processors wait for each other where batches take

@@ -15,7 +15,7 @@ from dpgep._optional import progress_bar
 from dpgep._show import html_table
 from dpgep.sources import kinds
 from dpgep.sources.arrays import Array, SideBySide
-from dpgep.sources.batches import Assembler, Pieces, rebatch
+from dpgep.sources.batches import Assembler, Kept, Pieces, kept, rebatch
 from dpgep.sources.encoding import BOOLEANS, Categories, Declared, Encoding
 from dpgep.sources.files import ParquetFiles, ParquetPart, open_files
 from dpgep.sources.filters import Condition, Filtered
@@ -384,7 +384,9 @@ class Scan:
         names = [] if columns is None else [(what.capitalize(), f"{len(columns)} {what}: {listed(columns, math.inf)}")]
         return [*names, ("Passes", f"{often}, {self.passes} so far")]
 
-    def read(self, *selections: Selection | Scan, apart: bool = False) -> Iterator[tuple[Any, ...]]:
+    def read(
+        self, *selections: Selection | Scan, apart: bool = False, store: Kept | None = None
+    ) -> Iterator[tuple[Any, ...]]:
         """One pass: batches with one array per selection, the same rows in all, in the order of the source.
 
         A matrix comes as a CSR matrix if it is sparse, else with contiguous rows in float32 or float64 (or uint8 if all
@@ -392,7 +394,8 @@ class Scan:
         else float64, to which integers of 64 bits beyond 2^53 are rounded. A vector keeps its type; text is
         str. What is null is NaN. With ``apart``, a matrix is not copied if a batch is one large piece of a table, but
         comes as `Columns`, and text that Arrow holds as `Text`. Arrays are valid until the next batch, whose memory may
-        be the same.
+        be the same. With a ``store``, a dictionary of the caller's, up to 512 MB of files or of a database are read
+        once, and kept there.
 
         Raises
         ------
@@ -412,10 +415,13 @@ class Scan:
             raise RuntimeError(f"these data can be read only once, and a pass has already begun: {advice}")
         chosen = [as_selection(each) for each in selections]
         self.passes += 1
-        return self._batches(chosen, apart)
+        keys = [each.key for each in chosen]
+        pieces = self.source.pieces(keys, self._batch_rows)
+        if store is not None and self.source.reads_ahead:
+            pieces = kept(store, (self, *keys), pieces, self.n_rows)
+        return self._batches(self._checked(pieces, chosen), chosen, apart)
 
-    def _batches(self, selections: list[Selection], apart: bool) -> Iterator[tuple[Any, ...]]:
-        pieces = self._checked(self.source.pieces([each.key for each in selections], self._batch_rows), selections)
+    def _batches(self, pieces: Iterator[Pieces], selections: list[Selection], apart: bool) -> Iterator[tuple[Any, ...]]:
         assemblers = [Assembler(apart) for _ in selections]
         bar_of_pass = progress_bar(self._progress, f"pass {self.passes}", self.n_rows, "rows")
         with packages_messages_withheld("the source"), bar_of_pass as bar:

@@ -27,6 +27,8 @@ class Source(ABC):
 
     #: whether a second pass would give the same rows
     repeatable = True
+    #: whether rows come from elsewhere, the next while others are in use, in memory that is theirs
+    reads_ahead = False
     #: what is selected by a name: of a tuple, a part
     kind = "column"
 

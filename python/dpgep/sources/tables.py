@@ -129,8 +129,6 @@ class ArrowTable(Table):
     """Record batches of one schema."""
 
     schema: Any
-    #: whether the next rows are fetched while others are in use
-    reads_ahead = False
     #: columns that are no numbers because of values in a first part of the data, not because the caller says so
     found_types: frozenset[str] = frozenset()
     #: the text among them
