@@ -9,7 +9,9 @@ columns at least. Those with odd numbers, in the order of their names, are for t
 truth is the answer without noise about the table as given: no row clipped, no entry cut. A cell is a table, a model and
 an epsilon, with delta = n^-1.1; its errors, sums of squared sines in the norm of B, are medians over seeded draws. It
 counts where nothing is called lost in most draws. Wanted: stated errors below half of the true one in 12 % of the cells
-of each model at most, below a fifth in 1 %, above five times in 10 %.
+of each model at most, below a fifth in 1 %, above five times in 10 %. Then the same of the ends of stated ranges, which
+are of components one by one: upper ends below half and a fifth, lower ends above five times; and how many draws' true
+errors lie between.
 """
 
 from __future__ import annotations
@@ -72,18 +74,27 @@ class Question:
 
     def error(self, solution: dpgep.Solution) -> float:
         """Squared sines between the spans, summed, in the norm of B; of standardized columns in units of the scale."""
+        found, truth = self.pair(solution)
+        return math.nan if len(found) < len(truth) else support.squared_sine_distance(found, truth)
+
+    def errors(self, solution: dpgep.Solution) -> Matrix:
+        """(K,), squared sines between the components one by one."""
+        found, truth = (rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in self.pair(solution))
+        return np.clip(1 - np.square(np.einsum("kd,kd->k", found, truth)), 0.0, 1.0)
+
+    def pair(self, solution: dpgep.Solution) -> tuple[Matrix, Matrix]:
+        """What was found and the truth, as rows whose products are those in the norm of B."""
         found = solution.relative_components if self.relative else solution.components
-        if len(found) < len(self.truth):
-            return math.nan
         root = np.eye(len(self.truth.T)) if self.b is None else root_of(self.b)
-        return support.squared_sine_distance(found @ root, self.truth @ root)
+        return found @ root, self.truth @ root
 
 
 @dataclass(frozen=True)
 class Cell:
     """Medians over the draws in which nothing is called lost; ``share`` is theirs.
 
-    ``warned``: the share of these with a warning of what the expected errors cannot cover.
+    ``warned``: the share of these with a warning of what the expected errors cannot cover. ``ranges``: of each
+    component the true error, the ends of its stated range, and the share of draws in which it lies between.
     """
 
     table: str
@@ -93,6 +104,7 @@ class Cell:
     true: float
     stated: float
     warned: float
+    ranges: list[tuple[float, ...]]
 
     def __str__(self) -> str:
         where = f"{self.table:16}{self.model:18}{self.epsilon:<5g} nothing lost in {self.share:4.0%}"
@@ -231,7 +243,7 @@ def cells_of(table: str, models: list[str], draws: int) -> Iterator[Cell]:
         question = make() if not models or model in models else None
         for epsilon in EPSILONS if question is not None else ():
             assert question is not None
-            stated, true, warned, asked = [], [], [], 0
+            stated, true, warned, ranges, asked = [], [], [], [], 0
             for seed in range(draws):
                 try:
                     with warnings.catch_warnings(record=True) as caught:
@@ -245,9 +257,20 @@ def cells_of(table: str, models: list[str], draws: int) -> Iterator[Cell]:
                     true.append(error)
                     stated.append(solution.diagnostics.expected_subspace_error)
                     warned.append(any(issubclass(warning.category, dpgep.errors.AccuracyWarning) for warning in caught))
+                    ranges.append(np.column_stack([question.errors(solution), solution.diagnostics.error_range]))
             pairs = (statistics.median(true), statistics.median(stated)) if true else (math.nan, math.nan)
             of_warned = statistics.fmean(warned) if warned else math.nan
-            yield Cell(table, model, epsilon, len(true) / max(asked, 1), *pairs, of_warned)
+            share = len(true) / max(asked, 1)
+            yield Cell(table, model, epsilon, share, *pairs, of_warned, medians_of(ranges))
+
+
+def medians_of(ranges: list[Matrix]) -> list[tuple[float, ...]]:
+    """Of draws of (K, 3), true errors and the ends of ranges: for each component the medians, and the share between."""
+    if not ranges:
+        return []
+    drawn = np.maximum(ranges, _EXACT)
+    between = (drawn[..., 1] <= drawn[..., 0]) & (drawn[..., 0] <= drawn[..., 2])
+    return [tuple(row) for row in np.column_stack([np.median(drawn, axis=0), between.mean(axis=0)]).tolist()]
 
 
 def print_inexact(tables: list[str]) -> None:
@@ -284,6 +307,14 @@ def shares(cells: list[Cell]) -> tuple[float, ...]:
     return tuple(statistics.fmean([test(*pair) for pair in pairs]) if pairs else math.nan for test in tests)
 
 
+def shares_of_ranges(cells: list[Cell]) -> tuple[float, ...]:
+    """Of components: upper ends below half and a fifth of the true error, lower ends above 5 times; draws between."""
+    rows = np.array([row for cell in cells if cell.counts for row in cell.ranges]).reshape(-1, 4)
+    true, low, high, between = rows.T
+    found = (high < true / 2, high < true / 5, low > 5 * true, between)
+    return tuple(float(np.mean(each)) if len(rows) else math.nan for each in found)
+
+
 def report(cells: list[Cell]) -> bool:
     """Print the shares of each model, for all, odd and even tables; whether those of all are as wanted."""
     print(f"{'':26}cells   stated < true/2   < true/5   > 5 true   (wanted {', '.join(f'{w:.0%}' for w in WANTED)})")
@@ -296,6 +327,9 @@ def report(cells: list[Cell]) -> bool:
             without = ", ".join(f"{share:.0%}" for share in shares(quiet))
             counts = f"{sum(c.counts for c in part):4d} of {len(part):<4d}"
             print(f"{model:18}{which:6} {counts} {numbers}   not warned of: {sum(c.counts for c in quiet)}, {without}")
+            ranges = shares_of_ranges(part)
+            ends = "   ".join(f"{share:>8.0%}" for share in ranges[:-1])
+            print(f"{'':10}their ranges: {'':10} {ends}   draws between: {ranges[-1]:.0%}")
             as_wanted &= which != "all" or all(a <= b for a, b in zip(found, WANTED, strict=True))
     return as_wanted
 

@@ -147,7 +147,9 @@ def test_expected_errors_count_clipping(name: str) -> None:
     assert clipping is not None
     noise = 1 - (1 - found.expected_error) / (1 - clipping)
     assert (clipping > 0.1 * noise).all()
-    assert "clipping" in found.table(np.ones(1))[-1]
+    low, high = found.error_range[0]
+    assert low < noise[0] < 4 * clipping[0] < high
+    assert f"({low:.1g} to {high:.2g}; noise" in found.table(np.ones(1))[-1]
 
 
 def test_a_release_counts_clipping_in_its_answers() -> None:

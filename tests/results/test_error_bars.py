@@ -62,6 +62,33 @@ def test_noise_alone_is_lost(name: str, rng: np.random.Generator) -> None:
     assert passed <= 8
 
 
+@pytest.mark.statistical
+@pytest.mark.parametrize("d", [2, 12])
+def test_ranges_hold_nine_errors_in_ten(d: int, rng: np.random.Generator) -> None:
+    """Of noise with a known bound, whether one other direction or eleven are near: errors themselves vary 30-fold."""
+    x = np.clip(rng.standard_normal((20_000, d)) * np.append(1.0, np.full(d - 1, 0.6)) / (2 * math.sqrt(d)), -1, 1)
+    draws, inside, halves = 200, 0, 0
+    truth = dpgep.solve(dpgep.pca(x, bound=2.0), epsilon=math.inf, n_components=1).components[0]
+    for seed in range(draws):
+        found = solve_seeded(dpgep.pca(x, bound=2.0), seed, epsilon=2.0, delta=1e-6, n_components=1)
+        low, high = found.diagnostics.error_range[0]
+        error = 1 - float(found.components[0] @ truth) ** 2
+        inside += low <= error <= high
+        halves += low * 4 <= error <= high / 4
+        assert 0 < low < found.diagnostics.expected_error[0] < high <= 1
+    # were it .87, fewer than 151 of 200 would be inside with a probability below 1e-6
+    assert inside >= 151
+    assert halves < 151
+
+
+def test_ranges_of_what_is_lost_and_of_no_noise(rng: np.random.Generator) -> None:
+    x = isotropic(1000, 8, rng)
+    lost = solve_seeded(dpgep.pca(x, bound=1.0), epsilon=0.1, delta=1e-6, n_components=1).diagnostics
+    assert lost.error_range.tolist() == [[0.0, 1.0]]
+    exact = dpgep.solve(dpgep.pca(x[:, :1], bound=1.0), epsilon=math.inf, n_components=1).diagnostics
+    assert exact.error_range.tolist() == [[0.0, 0.0]]
+
+
 @pytest.mark.parametrize("name", ["pca", "standardized pca", "cca", "pls", "fda", "sir"])
 def test_signal_is_not_lost(name: str, rng: np.random.Generator) -> None:
     """Rows with a direction that stands out: without this, a library that calls all lost would pass."""

@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
+import scipy  # its special functions are loaded when they are used
 
 from dpgep._checks import Bytes, Count, NonNegative, Share, check_fields, require_count, suggestion
 from dpgep._show import Shown
@@ -31,6 +32,9 @@ MEMORY_LIMIT = 4 << 30
 WIDE, WIDE_FOR_EACH, MOST_ROWS = 2000, 100, 10**6
 # Products that a component needs answers to at least, with each of its views: a start, and some steps.
 _FEWEST_STEPS = 8
+# Levels of the ends of a stated range, and how many times the stated bias of clipping its upper end holds: chosen on
+# the odd tables of benchmarks/real_tables.py, as the stated bias was.
+_ENDS, _MORE_CLIPPED = (0.05, 0.95), 4.0
 
 # What holds the data of a problem: rows in memory, rows read pass by pass, matrices A and B, sums of rows.
 Data: TypeAlias = Literal["rows", "streams", "matrices", "sums"]
@@ -407,6 +411,22 @@ class Diagnostics(Shown):
         return self.accuracy.bias
 
     @property
+    def error_range(self) -> Matrix | None:
+        """(K, 2), what each error probably lies between; None where the spectrum is. It is [0, 1] where one is lost.
+
+        From the 5 % quantile of noise alone to its 95 % quantile and four times the `clipping_error`: it hides what it
+        took, so that more can only be said of tables in general (docs/mathematics.md, section 5).
+        """
+        if self.spectrum is None:
+            return None
+        bias = np.zeros(len(self.lost)) if self.clipping_error is None else self.clipping_error
+        noise = (self.expected_error - bias) / np.maximum(1 - bias, 1e-300)
+        ends = noise[:, None] * _quantiles_of_noise(self.spectrum, len(noise))
+        ends[:, 1] += _MORE_CLIPPED * bias
+        ends[list(self.lost)] = 0.0, 1.0
+        return np.clip(ends, 0.0, 1.0)
+
+    @property
     def expected_subspace_error(self) -> float:
         """The same between the spans of all K components, summed, between 0 and K."""
         return self.accuracy.span
@@ -431,17 +451,31 @@ class Diagnostics(Shown):
 
     def table(self, eigenvalues: Matrix) -> list[str]:
         """Lines for the solution's printed form: the summary, a heading, and a line for each component."""
-        gaps, errors, clipping = self.eigengaps, self.expected_error, self.clipping_error
+        gaps, errors, clipping, ends = self.eigengaps, self.expected_error, self.clipping_error, self.error_range
         heading = "    k  eigenvalue" + ("" if gaps is None else "     eigengap") + "  expected error (squared sine)"
         lines = [*self.summary(), heading]
         for row, (value, error, lost) in enumerate(zip(eigenvalues, errors, self.lost, strict=True)):
             gap = "" if gaps is None else f"   {gaps[row]:10.3g}"
-            why = " (lost: noise alone could produce it)" if lost else ""
+            why = [] if ends is None or lost or not error else [f"{ends[row, 0]:.1g} to {ends[row, 1]:.2g}"]
             if clipping is not None and not lost:
                 noise = (error - clipping[row]) / max(1 - clipping[row], 1e-300)
-                why = f" (noise {noise:.2g}, clipping {clipping[row]:.2g})"
-            lines.append(f"  {row + 1:3d}  {value:10.4g}{gap}  {error:.2g}{why}")
+                why += [f"noise {noise:.2g}, clipping {clipping[row]:.2g}"]
+            why += ["lost: noise alone could produce it"] if lost else []
+            lines.append(f"  {row + 1:3d}  {value:10.4g}{gap}  {error:.2g}" + (f" ({'; '.join(why)})" if why else ""))
         return lines
+
+
+def _quantiles_of_noise(spectrum: Matrix, k: int) -> Matrix:
+    """(k, 2), quantiles over the mean of how far noise turns the leading of these eigenvectors.
+
+    To first order a squared sine is a sum of squared normal entries of the noise over squared gaps: about a chi-square
+    with as many degrees of freedom as there are near eigenvalues (Satterthwaite).
+    """
+    gaps = np.maximum(np.abs(spectrum[:k, None] - spectrum), 1e-300)
+    gaps[np.arange(k), np.arange(k)] = np.inf
+    weights = np.square(np.minimum(gaps.min(axis=1, keepdims=True), 1e300) / gaps)
+    freedom = np.maximum(weights.sum(axis=1) ** 2 / np.maximum(np.square(weights).sum(axis=1), 1.0), 1.0)[:, None]
+    return np.asarray(2 * scipy.special.gammaincinv(freedom / 2, _ENDS) / freedom)
 
 
 @dataclass(frozen=True, eq=False)

@@ -314,10 +314,11 @@ class Solution:
         edges = np.zeros(self.n_components) if found.noise_edge is None else found.noise_edge
         lines = zip(self.eigenvalues, edges, found.expected_error, found.lost, strict=True)
         least, most = min(float(self.eigenvalues.min()), 0.0), max(float(self.eigenvalues.max()), float(edges.max()))
-        rows = []
+        rows, ends = [], found.error_range
         for k, (value, edge, error, lost) in enumerate(lines):
             picture, why = interval_picture(value, 0.0, value, least, most, edge), "yes" if lost else ""
-            rows.append((f"{k + 1}", f"{value:.4g}", picture, f"{error:.2g}", why, self._largest_weights(k)))
+            between = "" if lost or ends is None or not error else f" ({ends[k, 0]:.1g} to {ends[k, 1]:.2g})"
+            rows.append((f"{k + 1}", f"{value:.4g}", picture, f"{error:.2g}{between}", why, self._largest_weights(k)))
         rest = f"<p>... {len(rows) - 10} more</p>" if len(rows) > 10 else ""
         heading = "Component", "Eigenvalue", "Beside the noise", "Expected error (squared sine)"
         return html_table(about) + html_table(rows[:10], (*heading, "Lost in noise", "Largest weights")) + rest
