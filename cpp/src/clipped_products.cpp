@@ -15,9 +15,7 @@ namespace dpgep {
 namespace {
 
 // Entries on the grid that are multiplied while they are in a cache.
-constexpr Index block_entries = Index{1} << 13;
-template <class Scalar>
-constexpr Index page_entries = 4096 / static_cast<Index>(sizeof(Scalar));
+constexpr Index block_entries = Index{1} << 14;
 // Terms of at most 4^max_clipped_bits whose sums are exact in doubles.
 constexpr Index most_rows_in_a_row = Index{1} << 16;
 constexpr int max_clipped_bits = 18;
@@ -74,17 +72,7 @@ bool for_rows_on_grid(const ConstRows<Scalar>& rows, double bound, int bits, Ind
     const Rows<double> on_grid(block.data(), n, d, Eigen::OuterStride<>(d));
     if (!fixed_point_rows<Scalar>(some, bound, bits, on_grid, 1)) return false;
     const ConstRows<double> read(block.data(), n, d, Eigen::OuterStride<>(d));
-    for_each_group(0, n, [&](auto R, Index i) {
-      // The same rows of the next block, which are put on the grid when these are done. Longer ones
-      // the processor foresees.
-      const Index next = begin + height + i;
-      for (Index k = next;
-           d <= page_entries<Scalar> && k < std::min(next + static_cast<Index>(R), last); ++k) {
-        const Scalar* const row = &rows.coeffRef(k, 0);
-        for (Index j = 0; j < d; j += line_entries<Scalar>) expect_to_read_later(row + j);
-      }
-      body(R, begin + i, row_group<R>(read, i));
-    });
+    for_each_group(0, n, [&](auto R, Index i) { body(R, begin + i, row_group<R>(read, i)); });
   }
   return true;
 }
