@@ -228,7 +228,7 @@ def medians(names: list[str], methods: tuple[str, ...]) -> dict[str, dict[str, f
 
 def ratio_of_auto(found: dict[str, float], methods: tuple[str, ...]) -> float:
     """Error of "auto" over that of the best of these methods."""
-    return (found["auto"] + NOTHING) / (min(found[m] for m in methods if found[m] == found[m]) + NOTHING)
+    return (found["auto"] + NOTHING) / (min((found[m] for m in methods if found[m] == found[m]), default=math.nan) + NOTHING)
 
 
 def table(result: dict[str, dict[str, float]]) -> str:
@@ -300,9 +300,9 @@ def main() -> int:
     before = json.loads(chosen.json.read_text()) if chosen.json and chosen.json.exists() else {}
     unknown, rows = dict.fromkeys((*METHODS, *FLOORS), math.nan), [n for n in SETTINGS if n in before or n in result]
     result = {name: unknown | before.get(name, {}) | result.get(name, {}) for name in rows}
-    print(table(result))
     if chosen.json:
         chosen.json.write_text(json.dumps(result, indent=1) + "\n")
+    print(table(result))
     if chosen.picture:
         draw(result, chosen.picture)
     return 0
