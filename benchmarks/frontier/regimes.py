@@ -228,7 +228,8 @@ def medians(names: list[str], methods: tuple[str, ...]) -> dict[str, dict[str, f
 
 def ratio_of_auto(found: dict[str, float], methods: tuple[str, ...]) -> float:
     """Error of "auto" over that of the best of these methods."""
-    return (found["auto"] + NOTHING) / (min((found[m] for m in methods if found[m] == found[m]), default=math.nan) + NOTHING)
+    best = min((found[method] for method in methods if found[method] == found[method]), default=math.nan)
+    return (found["auto"] + NOTHING) / (best + NOTHING)
 
 
 def table(result: dict[str, dict[str, float]]) -> str:
