@@ -77,6 +77,7 @@ def written(table: pd.DataFrame, folder: Path) -> Path:
 
 TABLES: dict[str, Callable[[pd.DataFrame, Path], Any]] = {
     "pandas": lambda t, folder: categorical(t),
+    "pandas in Arrow": lambda t, folder: categorical(t).astype({"age": "double[pyarrow]", "member": "bool[pyarrow]"}),
     "polars": lambda t, folder: enum(t),
     "Dask": lambda t, folder: dd.from_pandas(categorical(t), npartitions=4),
     "scan of pandas": lambda t, folder: dpgep.scan(categorical(t), batch_rows=97),
@@ -95,6 +96,15 @@ TABLES: dict[str, Callable[[pd.DataFrame, Path], Any]] = {
         {name: t[name].to_numpy() for name in t.columns}, categories=DECLARED
     )[list(t.columns)],
 }  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["boolean", "bool[pyarrow]"])
+def test_missing_booleans_of_pandas_are_nan(kind: str) -> None:
+    column = pd.Series([True, None, False], dtype=kind)
+    scan = dpgep.scan(pd.DataFrame({"x": [1.0, 2.0, 3.0], "member": column}))
+    ((rows, vector),) = scan.read(scan[["x", "member"]], scan["member"])
+    for found in (rows[:, 1], vector):
+        np.testing.assert_array_equal(found, [1.0, np.nan, 0.0])
 
 
 # --- categories ---

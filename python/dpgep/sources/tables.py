@@ -119,7 +119,8 @@ def _numbers_of_series(series: Any) -> NDArray[Any]:
 
 def _is_numeric_dtype(kind: Any) -> bool:
     types = import_extra("pandas", "pandas").api.types
-    return bool(types.is_numeric_dtype(kind) and not types.is_complex_dtype(kind))
+    is_number = types.is_numeric_dtype(kind) or str(kind) == "bool[pyarrow]"  # as pandas' own booleans are
+    return bool(is_number and not types.is_complex_dtype(kind))
 
 
 # --- Arrow ---
