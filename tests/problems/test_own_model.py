@@ -3,7 +3,7 @@
 import shlex
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import signature
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -18,8 +18,21 @@ from pages import DOCS, blocks
 from stored import bytes_of
 
 import dpgep
+from dpgep.methods.auto import may_favour_clipping
 from dpgep.models import CcaModel, GepModel, PcaModel, TableModel, ViewsModel
-from dpgep.models.model import BETWEEN, MEANS, TOTAL, WITHIN, WITHIN_GROUPS, MatrixPencil, Model, Scatter, Traits
+from dpgep.models.model import (
+    BETWEEN,
+    MEANS,
+    TOTAL,
+    WITHIN,
+    WITHIN_GROUPS,
+    Matrix,
+    MatrixPencil,
+    Model,
+    Scatter,
+    Traits,
+)
+from dpgep.models.moments import total_mean
 from dpgep.models.row_model import Classes, MomentsPencil, RowModel
 from dpgep.problems.problem import Problem, problem_of
 from dpgep.serialization import decoded, encoded, stored_as
@@ -183,11 +196,24 @@ def test_scatter_within_groups_needs_groups() -> None:
 class RankPencil(MomentsPencil):
     """Reduced-rank regression: B of the second view is the identity."""
 
+    noise_alone, plausible_truth = MomentsPencil.noise_alone, MomentsPencil.plausible_truth  # of A, and of the moments
+
     def pair(self) -> MatrixPencil:
         pair, (_, second) = super().pair(), self.model.views
         assert pair.b is not None
         pair.b[..., second, second] = np.eye(second.stop - second.start)
         return pair
+
+    def error_variances(self, left: Any, right: Matrix, eigenvalues: Matrix) -> Matrix:
+        (first, second), noise, mean = self.model.views, self.released.noise, total_mean(self.released)
+        vectors, found = np.eye(len(right)) @ left, np.empty((right.shape[1], left.shape[1]))
+        for i, j in np.ndindex(found.shape):
+            form = np.outer(vectors[:, j], right[:, i])
+            form[first, first] *= -eigenvalues[i]
+            form[second, second] = 0.0
+            form += form.T
+            found[i, j] = noise.second**2 * (form**2).sum() / 4 + noise.sums**2 * ((form @ mean) ** 2).sum()
+        return found
 
 
 class ReducedRank(ViewsModel):
@@ -211,14 +237,63 @@ def test_a_pencil_of_its_own_is_solved_as_scipy_solves_it() -> None:
     a, b = covariance.copy(), np.eye(5)
     a[:3, :3], a[3:, 3:], b[:3, :3] = 0, 0, covariance[:3, :3]
     np.testing.assert_allclose(found.eigenvalues, scipy.linalg.eigh(a, b)[0][:2:-1], rtol=1e-6)
-    solve_seeded(problem, epsilon=4.0, delta=1e-6, n_components=2).intervals()
+    intervals = solve_seeded(problem, epsilon=4.0, delta=1e-6, n_components=2).intervals(0.999).eigenvalues
+    population = np.array([1.0, 0.7])
+    assert ((intervals[:, 0] < population) & (population < intervals[:, 1])).all()
 
 
-@pytest.mark.parametrize("options", [{"storage": "operator"}, {"screen": 2}, {"method": "rayleigh-flow"}])
+def test_a_pair_of_its_own_is_refused_without_its_errors_and_intervals() -> None:
+    with pytest.raises(
+        TypeError, match=r"^Alone has its own pair, but noise_alone and plausible_truth of another"
+    ) as caught:
+
+        class Alone(MomentsPencil):
+            def pair(self) -> MatrixPencil:
+                return super().pair()
+
+            error_variances = MomentsPencil.error_variances
+
+    assert "noise_alone = MomentsPencil.noise_alone (docs/your-own-model.md)" in str(caught.value)
+
+
+class MirrorPencil(MomentsPencil):
+    """Of rows and of their mirror images."""
+
+    error_variances, noise_alone = MomentsPencil.error_variances, MomentsPencil.noise_alone
+    plausible_truth = MomentsPencil.plausible_truth
+
+    def pair(self) -> MatrixPencil:
+        pair = super().pair()
+        return replace(pair, a=(pair.a + pair.a[..., ::-1, ::-1]) / 2)
+
+
+class Mirrored(PcaModel):
+    name = "mirrored"
+
+    def noisy(self, released: Any, scale: Any = None) -> MirrorPencil:
+        return MirrorPencil(self, released, scale)
+
+
+BY_PRODUCTS: list[dict[str, Any]] = [
+    {"storage": "operator"},
+    {"screen": 2},
+    *({"method": name} for name in ("rayleigh-flow", "dpsr", "clipped-power", "dp-spca", "dp-vrpca")),
+    *({"method": name, "sparsity": 2} for name in ("truncated-rayleigh-flow", "dpsrs")),
+]
+
+
+@pytest.mark.parametrize("options", BY_PRODUCTS, ids=str)
 def test_a_pencil_of_its_own_is_not_asked_for_products(options: dict[str, Any]) -> None:
     """They would be those of the traits: another problem, solved in silence."""
-    with pytest.raises(ValueError, match="reduced-rank needs a released matrix"):
-        dpgep.solve(ranked()[0], epsilon=4.0, delta=1e-6, n_components=1, **options)
+    mirrored = problem_of(Mirrored(4, False), np.eye(40, 4), bound=1.0)
+    with pytest.raises(ValueError, match=r"mirrored makes them of a released matrix, by a pencil of its own"):
+        dpgep.solve(mirrored, epsilon=4.0, delta=1e-6, n_components=1, **options)
+
+
+def test_a_pencil_of_its_own_has_no_pilot_that_favours_products() -> None:
+    public = {"k": 1, "n": 20_000, "mu": 1.0}
+    assert may_favour_clipping(PcaModel(200, True), **public)
+    assert not may_favour_clipping(Mirrored(200, True), **public)
 
 
 def test_the_file_of_the_page_on_own_models_is_a_command(tmp_path: Path) -> None:

@@ -22,8 +22,8 @@ _SAMPLED = base.given_bound("samples of people cost the whole budget, so that no
 _LOCAL = base.REPLACE_ONE, base.KNOWN_N, base.given_bound("clients clip their own rows"), base.ONE_ROW_EACH
 _UNWEIGHTED = base.EQUAL_WEIGHTS, base.SECOND_MOMENT
 
-_CLIPPED = base.EQUAL_WEIGHTS, base.CLIPPED_PRODUCTS, base.PUBLIC_N
-_PRODUCTS = (base.PRODUCTS,)
+_CLIPPED = base.EQUAL_WEIGHTS, base.CLIPPED_PRODUCTS, base.OF_TRAITS, base.PUBLIC_N
+_PRODUCTS = base.PRODUCTS, base.OF_TRAITS
 
 _RELEASES = (ReleaseDiagnostics, OperatorDiagnostics)
 _RELEASE = Method("release", release, base.ReleaseOptions, _RELEASES, _ANY, keeps_moments=True)
@@ -45,7 +45,7 @@ _SR_DP = replace(
     diagnostics=(ReleaseDiagnostics,),
 )
 _FLOW = Method("rayleigh-flow", rayleigh_flow, FlowOptions, (FlowDiagnostics,), _PAIRS, _PRODUCTS, by_products={})
-_SAMPLES = (*_UNWEIGHTED, _SAMPLED, base.KNOWN_N)
+_SAMPLES = (*_UNWEIGHTED, base.OF_TRAITS, _SAMPLED, base.KNOWN_N)
 _SPCA = Method("dp-spca", dp_spca, StochasticOptions, (StochasticDiagnostics,), ("rows",), _SAMPLES, whole_budget=True)
 
 

@@ -21,6 +21,7 @@ from dpgep.methods.matrix_free import leading_by_products, operator_release
 from dpgep.methods.release import release, solve_released, with_clipping_bias
 from dpgep.models.model import Matrix, Model
 from dpgep.models.moments import ReleasedGroups, ReleasedMoments, pooled_by_precision
+from dpgep.models.row_model import has_own_pencil
 from dpgep.privacy.clipped_products import AffordsClippedProducts, Asked, NoisyMean, ProductNorms
 from dpgep.privacy.curator import Curator, Release, row_bound
 
@@ -84,7 +85,7 @@ def _shows_enough(curator: Curator, probe: clipped_power.Probe) -> bool:
 def may_favour_clipping(model: Model, k: int, n: int | None, mu: float) -> bool:
     """Whether clipped products may have less error than a release: if its noise is neither small nor hides a probe."""
     d = model.n_features
-    if not model.traits.is_covariance or k > _MOST_COMPONENTS * d or n is None:
+    if not model.traits.is_covariance or has_own_pencil(model) or k > _MOST_COMPONENTS * d or n is None:
         return False
     edge = 2 * math.sqrt(d) / (n * mu)
     if edge * d <= _SMALL_NOISE or edge >= _LARGE_NOISE * math.sqrt(_PROBE_SHARE):

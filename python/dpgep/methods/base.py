@@ -20,7 +20,7 @@ from dpgep.methods.eigen import Accuracy
 from dpgep.models import ReleasedMatrices
 from dpgep.models.model import Matrix, Model, PublicSide
 from dpgep.models.moments import ReleasedGroups, ReleasedMoments
-from dpgep.models.row_model import RowModel, view_labels
+from dpgep.models.row_model import RowModel, has_own_pencil, view_labels
 from dpgep.privacy.curator import Curator
 from dpgep.privacy.products import direction_bytes
 
@@ -57,12 +57,12 @@ class Need:
             raise ValueError(self.refusal.format(method=method, model=public.model.name))
 
 
-def _shown_by_products(model: Model) -> bool:
-    """Whether A and B are those of the traits: not divided by deviations, nor changed by the model's own pencil."""
-    own = isinstance(model, RowModel) and type(model).noisy is not RowModel.noisy
-    return not own and not model.traits.standardized
-
-
+OF_TRAITS = Need(
+    "no [pencil](../your-own-model.md#other-matrices) of the model's own",
+    lambda public: not has_own_pencil(public.model),
+    "{method} by products with vectors takes A and B from the traits of a model, and {model} makes them of a released "
+    'matrix, by a pencil of its own: use method="release" with storage="matrix", and no screen',
+)
 SECOND_MOMENT = Need(
     "`pca(center=False)`",
     lambda public: public.model.traits.is_second_moment,
@@ -76,7 +76,7 @@ CLIPPED_PRODUCTS = Need(
 )
 PRODUCTS = Need(
     "all but standardized `pca`",
-    lambda public: _shown_by_products(public.model) and not public.pairwise,
+    lambda public: not public.model.traits.standardized and not public.pairwise,
     "{model} needs a released matrix, such as its diagonal, which products with vectors do not show: use "
     'method="release" with storage="matrix", or pca of columns divided by public scales',
 )
@@ -205,9 +205,15 @@ def directions_in(memory_limit: int, public: PublicSide, copies: int) -> int:
     return int(memory_limit) // (direction_bytes(d, n_matrices) + copies * 8 * d)
 
 
+def require_products(public: PublicSide) -> None:
+    """Raise ValueError where a release cannot be known by products."""
+    for need in (PRODUCTS, OF_TRAITS):
+        need.require("release", public)
+
+
 def require_capacity(public: PublicSide, k: int, memory_limit: int, *, copies: int = 0) -> None:
     """Raise ValueError where ``memory_limit``, or anything else, does not serve K components by products."""
-    PRODUCTS.require("release", public)
+    require_products(public)
     d = public.model.n_features
     needed = min(d, _FEWEST_STEPS * k * len(public.model.views))
     fits = directions_in(memory_limit, public, copies)
@@ -321,7 +327,7 @@ class ReleaseOptions(PairOptions):
                 "screen keeps the columns with the largest variances, and those of standardized columns are all 1: "
                 "choose columns by public facts, or screen for pca without standardize"
             )
-        PRODUCTS.require("release", public)  # scores are those of the traits
+        require_products(public)  # scores are those of the traits
         EQUAL_WEIGHTS.require("a screen", public)
         kept = [min(self.screen, view.stop - view.start) for view in public.model.views]
         if k > min(kept):
@@ -368,6 +374,7 @@ class ReleaseOptions(PairOptions):
             and self.sparsity is None
             and isinstance(model, RowModel)
             and model.traits.identity_b
+            and OF_TRAITS.met(public)
             and PRODUCTS.met(public)
             and len(model.views) == 1
         )

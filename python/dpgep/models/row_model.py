@@ -248,6 +248,10 @@ def pencil_of(model: Model, released: ReleasedGroups) -> Pencil:
     return Pencil(factors, part(a), None if b is None else part(b), model.view_sizes)
 
 
+# What errors and intervals need to know about a pair.
+_OF_A_PAIR = ("error_variances", "noise_alone", "plausible_truth")
+
+
 @dataclass(frozen=True, eq=False)
 class MomentsPencil(NoisyPencil):
     """A and B of a model of rows; of rows divided by ``scale`` (d,), for a model without B, as if they had not been."""
@@ -255,6 +259,15 @@ class MomentsPencil(NoisyPencil):
     model: Model
     released: ReleasedMoments
     scale: Matrix | None = None
+
+    def __init_subclass__(cls) -> None:
+        """Raise TypeError for a pair of its own whose errors and intervals would be those of another."""
+        super().__init_subclass__()
+        others = [name for name in _OF_A_PAIR if name not in vars(cls)]
+        if "pair" in vars(cls) and others:
+            what = f"{cls.__name__} has its own pair, but {' and '.join(others)} of another: its errors would be wrong"
+            advice = f"Define them as well, or say that they hold, as in {others[0]} = MomentsPencil.{others[0]}"
+            raise TypeError(f"{what}. {advice} (docs/your-own-model.md)")
 
     def __post_init__(self) -> None:
         released, traits = self.released, self.model.traits
@@ -374,7 +387,8 @@ class MomentsPencil(NoisyPencil):
         """The w of solutions v for which A + sum_i c_i w_i w_i^T has eigenvalues that are larger by c_i: B v."""
         if self.scale is not None:
             return np.asarray(vectors / self.scale[:, None])
-        b = None if self.model.traits.identity_b else self.pencil.matrices(self.released.second.copy())[1]
+        copied = replace(self.released, second=self.released.second.copy())
+        b = None if self.model.traits.identity_b else replace(self, released=copied).pair().b
         return vectors if b is None else np.asarray(b @ vectors)
 
     def changed(self, change: Matrix) -> ReleasedMoments:
@@ -402,6 +416,11 @@ class MomentsPencil(NoisyPencil):
             matrix *= self.scale[:, None]
             matrix *= self.scale
         return matrix
+
+
+def has_own_pencil(model: Model) -> bool:
+    """Whether A and B are not those of the traits, but made of a released matrix by the model itself."""
+    return isinstance(model, RowModel) and type(model).noisy is not RowModel.noisy
 
 
 def in_units(model: Model, preprocessing: Preprocessing | None) -> tuple[Matrix | None, Preprocessing | None]:
