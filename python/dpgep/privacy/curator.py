@@ -465,8 +465,9 @@ class Stages:
         return self.facts.adjacency == "replace-one"
 
     def _histogram(self, counts: Integers, n_counted: int, mu: float, query: str) -> NoisyCounts:
-        """A histogram that counts each person ``n_counted`` times."""
-        return self._noisy(counts << _BITS, (2 if self._replaces else 1) * n_counted, mu, query)
+        """A histogram that counts each person ``n_counted`` times; the counts become those on the grid."""
+        counts <<= _BITS
+        return self._noisy(counts, (2 if self._replaces else 1) * n_counted, mu, query)
 
     def _noisy(self, sums: Integers, squared: int, mu: float, query: str) -> NoisyCounts:
         """Sums on the grid plus noise, where a person changes them by at most sqrt(squared) in units of a person."""
