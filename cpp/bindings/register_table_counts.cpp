@@ -1,8 +1,6 @@
 #include <pybind11/stl.h>
 
 #include <optional>
-#include <tuple>
-#include <vector>
 
 #include "arrays.hpp"
 #include "dpgep/people_runs.hpp"
@@ -79,24 +77,27 @@ bool place_sums(const py::array& rows, bool missing, const py::array& middle, co
                    });
 }
 
-using Run = std::tuple<Index, Index, double, double>;
-
-std::vector<Run> runs(const py::array& histograms, const py::array& starts, const py::array& widths,
-                      double deviation, double least, double noise, double most) {
+py::array_t<double> runs(const py::array& histograms, const py::array& starts,
+                         const py::array& widths, double deviation, double least, double noise,
+                         double most) {
   const auto counts = const_rows<double>(histograms, "histograms");
   const auto start = const_vector<std::int64_t>(starts, "starts");
   const auto width = const_vector<std::int64_t>(widths, "widths");
   if (start.size() != counts.rows() || width.size() != counts.rows()) {
     throw py::value_error("starts and widths must have one entry for each histogram");
   }
-  std::vector<Run> found;
+  py::array_t<double> found({counts.rows(), Index{4}});
+  double* out = found.mutable_data();
   for (Index i = 0; i < counts.rows(); ++i) {
     if (start[i] < 0 || width[i] < 0 || width[i] > counts.cols() - start[i]) {
       throw py::value_error("starts and widths must be of bins of the histograms");
     }
     const double* first = counts.data() + i * counts.outerStride() + start[i];
     const PeopleRun run = people_run(first, width[i], deviation, {least, noise, most});
-    found.emplace_back(start[i] + run.first, start[i] + run.last, run.people, run.rise);
+    for (const double each : {static_cast<double>(start[i] + run.first),
+                              static_cast<double>(start[i] + run.last), run.people, run.rise}) {
+      *out++ = each;
+    }
   }
   return found;
 }
@@ -213,9 +214,10 @@ indptr: int32 or int64. Raises ValueError unless indptr rises from 0 to len(data
   module.def("people_runs", &runs, py::arg("histograms").noconvert(), py::arg("starts").noconvert(),
              py::arg("widths").noconvert(), py::arg("deviation"), py::arg("least"),
              py::arg("noise"), py::arg("most"), R"(
-(first, last, people, rise) of each histogram, (k, n_bins), among ``widths`` bins from ``starts`` on: the neighbouring
-bins with most people beyond a ``deviation`` of the noise for each, by ``rise``. At either end as many bins are left
-outside as hold at most ``noise`` deviations of their noise, between the shares ``least`` and ``most`` of these people.
+(k, 4): first, last, people and rise of each histogram, (k, n_bins), among ``widths`` bins from ``starts`` on: the
+neighbouring bins with most people beyond a ``deviation`` of the noise for each, by ``rise``. At either end as many bins
+are left outside as hold at most ``noise`` deviations of their noise, between the shares ``least`` and ``most`` of these
+people.
 
 histograms: float64, row-contiguous; starts, widths: (k,) int64. Of no bins, last < first.
 

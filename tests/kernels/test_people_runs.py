@@ -31,7 +31,7 @@ def test_kernels_agree_with_the_reference(counts: Any, deviation: float, tails: 
     apart[:, 1:10] = counts
     for name, kernel in KERNELS.items():
         *found, none = kernel.people_runs(apart[:, 1:10], STARTS, WIDTHS, deviation, *tails)
-        assert none == (8, 7, 0.0, -math.inf), name
+        assert none.tolist() == [8, 7, 0.0, -math.inf], name
         for (first, last, *sizes), row, start, width in zip(found, counts, STARTS, WIDTHS, strict=False):
             expected = reference.people_run(row[start : start + width], deviation, *tails)
             assert (first - start, last - start, *sizes) == expected, name
@@ -45,7 +45,7 @@ def test_no_run_rises_further(counts: Any, deviation: float) -> None:
         assert rise == pytest.approx(max(rises.values()), abs=1e-9)
         if rise > 0:  # nothing is left outside: whoever is there counts
             assert rises[first, last] == pytest.approx(rise, abs=1e-9)
-            assert people == row[first : last + 1].sum()
+            assert people == row[int(first) : int(last) + 1].sum()
 
 
 @pytest.mark.parametrize(

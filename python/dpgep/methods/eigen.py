@@ -471,7 +471,8 @@ def _leading_values(noises: Iterator[Matrix], vectors: Matrix | None, model: Mod
     if not changes_nothing:
         drawn = vectors.T @ drawn @ vectors
     spectra = np.linalg.eigvalsh(drawn)
-    return np.asarray(spectra[:, -1] - (spectra.mean(axis=1) if model.traits.equal_eigenvalues else 0.0))
+    centres = spectra.sum(axis=1) / spectra.shape[1] if model.traits.equal_eigenvalues else 0.0
+    return np.asarray(spectra[:, -1] - centres)
 
 
 def _leading_by_products(vectors: Matrix | None, model: Model, noise: Matrix) -> float:

@@ -72,6 +72,8 @@ _MAY_BE = 2.0  # deviations of its noise by which a variance may be larger
 # Variances below this part of the largest count as that: factors of weights stay far from overflow.
 _LEAST = 1e-12
 _ROUNDS = 60  # each halves the distance from the fixed point
+# No map but a bound, without and with missing values.
+_AS_IS = tuple(Preprocessing(1.0, missing=missing) for missing in (False, True))
 
 
 def prepare(
@@ -122,7 +124,7 @@ class _Estimator:
         self._d, share = self._stages.n_columns, self._auto.share
         self._indicators = [j for group in self._model.indicators for j in group]
         self._missing = self._auto.missing != "error"
-        self._as_is = Preprocessing(1.0, missing=self._missing)
+        self._as_is = _AS_IS[self._missing]
         for_columns, for_bound = self._shares
         taken = for_columns + 2 * for_bound + (_COVARIANCE_SHARE if self._auto.precondition == "full" else 0.0)
         taken += self._auto.quartiles or 0.0
@@ -300,7 +302,7 @@ class _Estimator:
         """(d,), how many people have a value: as public as their number, unless the noisy counts show otherwise."""
         counts, deviation, n = sums.values[2], sums.deviation, self._stages.n
         if not self._missing:
-            counts, deviation = np.full(self._d, counts.mean()), deviation / math.sqrt(self._d)
+            counts, deviation = np.full(self._d, counts.sum() / self._d), deviation / math.sqrt(self._d)
         if n is not None:
             counts = np.where(np.abs(counts - n) <= _SHOWN * deviation, float(n), counts)
         return np.asarray(np.maximum(counts, 1.0))

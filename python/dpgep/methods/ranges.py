@@ -15,6 +15,7 @@ from dpgep.privacy.curator import NoisyCounts
 
 # Noise alone passes for a run of people in a histogram with this probability; for one that is likely.
 _CHANCES = np.array([[1e-4], [0.02]])
+_NO_RUN = np.array([[0.0], [-1.0]])  # first bin, last bin
 _MOST = 0.8  # share of the people who must be seen in an interval for the others to be left outside
 # Deviations that noise hardly reaches; shares of the people that nobody misses, and that may at most be unseen.
 _SHOWN, _MISSED, _UNSEEN = 4.0, 0.05, 0.25
@@ -157,11 +158,11 @@ def people_runs(
     """
     d, n_bins = histograms.shape
     starts, widths = (np.zeros(d, np.int64), np.full(d, n_bins)) if within is None else within
-    found = core.people_runs(histograms, starts, widths, deviation, tail, noise_tail, _MOST_TAIL)
-    first, last, people, rise = np.array(found).reshape(d, 4).T
+    runs = np.asarray(core.people_runs(histograms, starts, widths, deviation, tail, noise_tail, _MOST_TAIL)).T
+    people, rise = runs[2:]
     holds = people > 0
     seen, likely = holds & (rise > deviation * (np.log(np.maximum(widths, 1) / _CHANCES) / 2))
-    first, last = (np.where(holds, end, none).astype(np.intp) for end, none in ((first, 0), (last, -1)))
+    first, last = np.where(holds, runs[:2], _NO_RUN).astype(np.intp)
     return BinRuns(first, last, np.where(holds, people, 0.0), deviation, seen, likely)
 
 

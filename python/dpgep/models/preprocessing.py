@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, TypeAlias
 
@@ -226,8 +225,8 @@ class Preprocessing(Shown):
 
     def with_known(self, **parts: Any) -> Preprocessing:
         """The same but for parts that need no check."""
-        found = copy(self)
-        vars(found).update(parts)
+        found = object.__new__(Preprocessing)
+        vars(found).update(vars(self) | parts)
         return found
 
     @property

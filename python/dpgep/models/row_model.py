@@ -180,8 +180,8 @@ class PencilPart:
         if not self.moment:
             second[...] = 0.0
         used = self.weights.any(axis=tuple(range(self.weights.ndim - 1)))
-        if used.any():
-            rows, weights = factors.compress(used, axis=-2), self.weights.compress(used, axis=-1)
+        rows, weights = factors.compress(used, axis=-2), self.weights.compress(used, axis=-1)
+        if weights.size:
             second += (rows.swapaxes(-1, -2) * weights[..., None, :]) @ rows
         if self.blocks != "whole":
             views = slices_of(view_sizes)
