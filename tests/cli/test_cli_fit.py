@@ -28,6 +28,7 @@ import dpgep
 from dpgep import cli
 from dpgep.privacy.ledger import LedgerEntry
 from dpgep.problems.builders import BUILDERS
+from dpgep.problems.problem import with_terms
 
 N = 600
 BUDGET = ["--epsilon", "8", "--delta", "1e-5"]
@@ -101,6 +102,28 @@ def test_a_command_offers_what_its_builder_takes(run: Run) -> None:
     views = ["--x-columns", "age,height", "--y-columns", "weight", "--missing", "center"]
     assert run("cca", "people.csv", *views, "--no-center", *BUDGET, "-o", "out.json")[0] == 0
     assert dpgep.load("out.json").model == dpgep.models.CcaModel((2, 1), center=False)
+
+
+def test_a_builder_of_ones_own_has_what_it_needs_or_says_so(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Classes are those that the type of the labels declares; what no option gives is no error of Python's."""
+
+    def of_classes(X: Any, labels: Any, *, classes: Any, **terms: Any) -> Any:
+        return dpgep.fda(X, labels, classes=tuple(classes), **terms)
+
+    def of_groups(X: Any, groups: Any, *, classes: Any, depth: int, **terms: Any) -> Any:
+        raise AssertionError
+
+    monkeypatch.setattr(cli, "_parser", cli._parser.__wrapped__)  # which keeps commands that it has seen
+    for build in (of_classes, of_groups):
+        monkeypatch.setitem(BUILDERS, build.__name__, with_terms(build))
+    data = ["people.csv", "--columns", "age,weight", *BUDGET, "-o", "o.json"]
+    status, _, err = run("of_classes", *data, "--labels", "smoker")
+    assert status == 0, err
+    assert dpgep.load("o.json").model.classes == (False, True)
+    for given, lacking in (([], "'groups', 'classes', 'depth'"), (["--labels", "smoker"], "'depth'")):
+        status, _, err = run("of_groups", *data, *given)
+        assert status == 2
+        assert f"its builder needs {lacking}: give the options for it; a builder of your own needs a default" in err
 
 
 def test_a_csv_with_names_categories_holes_and_dates(run: Run) -> None:

@@ -9,7 +9,7 @@ import argparse
 import base64
 import sys
 from collections.abc import Callable, Collection
-from inspect import signature
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -147,8 +147,14 @@ def _problem(data: Data, options: argparse.Namespace, paying: Paying) -> Problem
             how = {"ranges": ranges, "missing": options.missing, "quartiles": quartiles}
             common["preprocessing"] = dpgep.AutoPreprocessing(**how)
     build = BUILDERS[options.model]
+    takes = signature(build).parameters
+    given = {**_people(data, options, takes), **common}
+    named = [name for name, each in takes.items() if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
+    if missing := [name for name in named if takes[name].default is Parameter.empty and name not in given]:
+        advice = "give the options for it; a builder of your own needs a default for what has none"
+        raise UsageError(f"its builder needs {listed(missing)}: {advice} (dpgep {options.model} --help)")
     with usage():
-        problem = build(**_people(data, options, signature(build).parameters), **common)
+        problem = build(**given)
         require_storable(problem.model)
         return problem
 
@@ -209,7 +215,7 @@ def labels_of(data: Data, options: argparse.Namespace) -> tuple[Any, Any]:
     if options.classes is None:
         if labels.declared is None:
             raise UsageError("--classes A,B is missing: the set of classes is public, so name it from what you know")
-        return labels, None
+        return labels, labels.declared
     if options.labels in data.found_text and not is_text_alone(options.classes):
         found = f"column {options.labels!r} was inferred to be text, possibly from one person's value"
         advice = f"correct the file, or pass --categories {options.labels}={','.join(options.classes)}"
