@@ -45,6 +45,7 @@ _FEWEST_TRUTHS, _TRUTHS_TIMES_CUBE = 8, 32 * 48**3
 _FEWEST_EDGES, _EDGES_TIMES_CUBE = 4, 32 * 63**3
 # They are public, and the same in every run: nothing about the data depends on them.
 _TRUTHS_SEED, _EDGES_SEED = 0x6572726F72, 0x6E6F697365
+_OF_EDGES = np.random.SeedSequence(_EDGES_SEED)
 # Mean and deviation of |N|, the chi law with one degree of freedom.
 _CHI_MEAN, _CHI_DEVIATION = math.sqrt(2 / math.pi), math.sqrt(1 - 2 / math.pi)
 _DENSE = 128  # beyond this many dimensions the leading eigenvalue alone is found by products
@@ -343,7 +344,7 @@ def log_supports(d: int, k: int) -> float:
 
 def null_eigenvalue(model: Model, values: Matrix) -> float:
     """The eigenvalue that all directions with these ``values`` would have without signal."""
-    return float(values.mean()) if model.traits.equal_eigenvalues else 0.0
+    return float(values.sum() / len(values)) if model.traits.equal_eigenvalues else 0.0
 
 
 def judged_components(
@@ -410,7 +411,7 @@ def _edge(noisy: NoisyPencil, system: Eigensystem, log_searched: float, *, peopl
     basis = system.vectors if system.vectors.shape[1] == r else None
     leading = None if people else noisy.leading_noise(system.values, basis, _EDGES_SEED, _SMALL_DRAWS)
     if leading is None:
-        generator = np.random.default_rng(_EDGES_SEED)
+        generator = np.random.default_rng(_OF_EDGES)
         noises = noisy.noise_alone(system.values, generator, _n_edges(r), people=people)
         leading = _leading_values(noises, basis, noisy.model)
     rooted, n_draws = np.maximum(leading, 0.0) ** (1 / noisy.model.traits.noise_order), len(leading)

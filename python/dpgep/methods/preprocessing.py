@@ -450,7 +450,7 @@ class Norms:
         with np.errstate(over="ignore"):
             squares = (self.norms / self.norms[-1]) ** 2
             within = np.minimum(squares, (bound / self.norms[-1]) ** 2)
-        return float(np.clip(within @ self.people / (squares @ self.people), LEAST_KEPT, 1.0))
+        return min(max(float(within @ self.people / (squares @ self.people)), LEAST_KEPT), 1.0)
 
 
 def noise_weights(variances: Matrix, noise: Matrix, n_components: int) -> Matrix:
