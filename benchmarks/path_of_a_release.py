@@ -20,7 +20,7 @@ import dpgep
 
 PACKAGE = Path(dpgep.__file__).parent
 # most files and moves on two threads, with a given bound and with one that is bought: to be lowered
-MOST: dict[Any, tuple[int, int]] = {1.0: (18, 90), "auto": (22, 140)}
+MOST: dict[Any, tuple[int, int]] = {1.0: (18, 90), "auto": (22, 136)}
 
 Function = tuple[str, str]  # file, name
 
