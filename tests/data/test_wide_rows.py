@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 import warnings
 from typing import Any
 
@@ -80,6 +81,30 @@ def test_few_vectors_are_left_out_of_a_small_matrix_or_for_many_components() -> 
     np.testing.assert_allclose(some.values, np.arange(len(matrix))[::-1], atol=1e-10)
     small = np.diag(np.arange(200.0))
     assert eigen.solve_pair(small.copy(), None, n_vectors=2, **options).vectors.shape == small.shape
+
+
+@pytest.mark.parametrize("spectrum", ["distinct", "multiple", "nearly multiple", "of low rank"])
+def test_leading_vectors_are_orthonormal_eigenvectors(spectrum: str) -> None:
+    """Without another matrix; also where the tridiagonal one falls apart, or eigenvalues are as near as rounding."""
+    rng, d, k = np.random.default_rng(0), eigen._MANY, 30
+    basis = np.linalg.qr(rng.standard_normal((d, d)))[0]
+    values = np.linspace(1.0, 2.0, d) ** 8
+    if spectrum != "distinct":
+        values = np.repeat([2.0, 1.0, 0.0], [5, 15, d - 20])
+    if spectrum == "nearly multiple":
+        values += 1e-14 * rng.standard_normal(d)
+    matrix = (basis * values) @ basis.T if spectrum != "of low rank" else basis[:, :3] @ basis[:, :3].T
+    expected = np.linalg.eigvalsh(matrix)[::-1]
+    given = matrix.copy()
+    tracemalloc.start()
+    found = eigen.solve_pair(given, None, n_vectors=k, regularization=0.0, rounding=0.0)
+    assert tracemalloc.get_traced_memory()[1] < given.nbytes / 2
+    tracemalloc.stop()
+    assert found.vectors.shape == (d, k)
+    np.testing.assert_allclose(found.values, expected, atol=1e-13 * expected[0])
+    np.testing.assert_allclose(found.vectors.T @ found.vectors, np.eye(k), atol=1e-13)
+    residuals = matrix @ found.vectors - found.vectors * found.values[:k]
+    np.testing.assert_allclose(residuals, 0.0, atol=1e-13 * expected[0])
 
 
 # --- a matrix of low rank: the scatter of means ---
