@@ -345,17 +345,18 @@ def _errors(fit: _Fit, contrasts: Matrix, bound: float | None) -> tuple[Matrix, 
     inflated = of_noise(squared, 1.0)[1:, 1:]
     moved = g @ _noise_squared(inflated, noise.second**2 / 2, mean, noise.sums**2) @ g
     total = float(np.trace(inflated))
-    kept = total / (total + float(np.trace(moved))) if total > 0 else 1.0
+    kept = total / (total + float(np.trace(moved))) if total > 0 and squared > 0 else 1.0
+    share = 1 - kept if squared > 0 else float(total != 0)  # all of it, where noise leaves less than none
     by_noise = forms(contrasts, of_noise(max(squared * kept, 1.0), kept))
     if bound is None:
         drawn = g @ (fit.ridge * b)
         bias = contrasts @ np.append(-mean @ drawn, drawn)
-        return by_noise, scale * (fit.mean_square * spread + bias**2), 1 - kept
+        return by_noise, scale * (fit.mean_square * spread + bias**2), share
     u, w, square = contrasts @ inverse, np.append(-fit.alpha, -b), 1 + bound**2
     u_squared, w_squared = np.einsum("ij,ij->i", u, u), 1 + float(w @ w)
     product = square / 2 * (np.sqrt(u_squared * w_squared) + np.abs(u @ w)) * np.sqrt(spread * fit.mean_square)
     least = np.minimum(square * u_squared * fit.mean_square, square * w_squared * spread)
-    return by_noise, scale * np.minimum(product, least), 1 - kept
+    return by_noise, scale * np.minimum(product, least), share
 
 
 def _bordered(inverse: Matrix, mean: Matrix) -> Matrix:
