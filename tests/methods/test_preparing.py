@@ -21,7 +21,7 @@ from dpgep import AutoPreprocessing, Moments, Preprocessing
 from dpgep.data.dataset import map_rows
 from dpgep.errors import PrivacyBudgetError
 from dpgep.methods import METHODS
-from dpgep.methods.preprocessing import Norms, noise_weights
+from dpgep.methods.preprocessing import Norms, noise_weights, scales_of_shares
 from dpgep.models import MODELS
 from dpgep.privacy.ledger import cost_of
 
@@ -858,6 +858,7 @@ def test_indicators_have_a_public_range() -> None:
 def test_of_a_rare_category_nothing_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its count is that of the table to six deviations of the noise, and its scale larger than its deviation."""
     monkeypatch.setattr("dpgep.methods.preprocessing._CUT_GROWS", 0.0)
+    monkeypatch.setattr("dpgep.methods.preprocessing.scales_of_shares", np.zeros_like)
     people = [12_000, 7900, 100]
     kinds = pd.Categorical.from_codes(np.repeat([0, 1, 2], people), ["often", "seldom", "rare"])
     auto = AutoPreprocessing(quantile=1)
@@ -866,6 +867,36 @@ def test_of_a_rare_category_nothing_is_cut_off(monkeypatch: pytest.MonkeyPatch) 
     assert mapped.scale[2] > 1.1 * np.sqrt(people[2] / 20_000)
     assert np.abs((1 - mapped.location[:3]) / mapped.scale[:3]).max() <= mapped.largest * (1 + 1e-12)
     assert (np.abs(counted.counts - people) < 6 * counted.noise_errors).all()
+
+
+def test_scales_of_shares_are_where_their_noise_is_least() -> None:
+    """In units of what all deviations are where categories are equally large; these have their deviations as scales."""
+    np.testing.assert_allclose(scales_of_shares(np.full(5, 0.4)), 0.4)
+    shares = np.array([0.7, 0.28, 0.015, 0.005])
+    variances = shares * (1 - shares)
+    scales = scales_of_shares(np.sqrt(variances))
+
+    def noise(s: Any) -> float:
+        return float((variances / s**2).sum() * (s**2).sum())
+
+    for factor in (0.9, 1.1):
+        for j in range(4):
+            assert noise(scales * factor ** (np.arange(4) == j)) > noise(scales)
+
+
+def test_a_rare_category_does_not_lengthen_the_rows_of_a_release() -> None:
+    """In its own deviations its people have rows 20 times as long; `solve` is asked for correlations alone."""
+    people = np.array([12_000, 7950, 50])
+    kinds = pd.Categorical.from_codes(np.repeat([0, 1, 2], people), ["often", "seldom", "rare"])
+    frame = pd.DataFrame({"kind": kinds, "age": table(20_000)[:, 0]})
+    released = dpgep.release(frame, mu=3.0)
+    alone = dpgep.solve(dpgep.pca(frame, standardize=True), mu=3.0, n_components=1)
+    scale, deviations = released.preprocessing.scale[:3], np.sqrt(people / 20_000 * (1 - people / 20_000))
+    np.testing.assert_allclose(scale, np.maximum(deviations, scales_of_shares(deviations)), rtol=0.05)
+    np.testing.assert_allclose(alone.preprocessing.scale[2], deviations[2], rtol=0.1)
+    correlations = np.corrcoef((np.eye(3)[kinds.codes]).T)
+    found = released.correlation(["kind"])
+    assert ((found.low <= correlations) & (correlations <= found.high)).all()
 
 
 def test_weights_of_noise_are_where_its_slope_is_zero() -> None:
@@ -1101,17 +1132,18 @@ def test_rows_of_two_magnitudes() -> None:
         assert np.isfinite(solution.components).all()
 
 
+@pytest.mark.parametrize("numbers", [20, 5])
 @pytest.mark.parametrize("share", [0.5, 1.0])
-def test_the_best_bound_against_a_search(share: float) -> None:
+def test_the_best_bound_against_a_search(share: float, numbers: int) -> None:
     norms, people = np.exp2((np.arange(24) + 0.5) / 4), np.exp(-((np.arange(24) - 14) ** 2) / 20.0)
     n, d, mu = 5000.0, 20, 0.3 * share
-    found = Norms(norms, people).best_bound(n, d, mu)
+    found = Norms(norms, people).best_bound(n, d, mu, numbers)
 
     def objective(bound: float) -> float:
         weights = people / people.sum()
         kept = weights @ np.minimum(norms**2, bound**2)
         noise = 1.6 * bound**2 * math.sqrt(2 * d) / (n * mu * kept)
-        return float(noise**2 + (0.05 * (weights @ norms**2 / kept - 1)) ** 2)
+        return float(noise**2 + d / numbers * (0.05 * (weights @ norms**2 / kept - 1)) ** 2)
 
     assert found == pytest.approx(min(np.exp2(np.arange(24) / 4), key=objective))
 

@@ -152,6 +152,23 @@ def test_a_column_with_tails_of_its_own_may_vary_more() -> None:
     assert (found.most[:2] < 1.1).all()
 
 
+def test_zeros_and_ones_have_the_variances_that_their_means_show() -> None:
+    """Scales larger than deviations hide no loss, and what rows lost is what numbers did; of a scale that is a tenth
+    too small clipping has taken a fifth.
+    """
+    shares, scale = np.array([0.9, 0.1, 0.0, 0.0]), np.array([0.5, 0.5, 1.0, 1.0])
+    second = np.diag([0.36, 0.36, 0.99, 0.99])
+    moments = ReleasedMoments(np.zeros((4, 1)), np.ones(1), 2e5, MomentNoise(1e-4, 1e-4, 0.0), second)
+    error = np.array([2.0, 2.0, 0.01, 0.01])
+    bought = dpgep.Preprocessing(2.5, shares, scale, energy_kept=0.99, variance_error=error)
+    restored, _ = unclipped(moments, bought, [(0, 1)])
+    np.testing.assert_allclose(np.diagonal(restored.second), [0.36, 0.36, 1.0, 1.0], rtol=0.006)
+    assert (np.diagonal(unclipped(moments, bought)[0].second)[2:] > 1.05).all()
+    clipping = unclipped(moments, replace(bought, scale=scale * [0.9, 0.9, 1.0, 1.0]), [(0, 1)])[0].clipping
+    assert clipping is not None
+    assert (clipping.lost[:2] > 0.18).all()
+
+
 def test_noise_of_a_bought_variance_is_no_tail() -> None:
     """2 % more than is left are held where they were bought to 0.3 %, and not where noise explains them."""
     moments = ReleasedMoments(np.zeros((2, 1)), np.ones(1), 2e5, MomentNoise(1e-4, 0.0, 0.0), 0.98 * np.eye(2))

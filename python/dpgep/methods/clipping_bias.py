@@ -15,7 +15,7 @@ import numpy as np
 from dpgep.methods.eigen import solve_pair
 from dpgep.models.model import Matrix
 from dpgep.models.moments import ReleasedMoments, in_one_group
-from dpgep.models.preprocessing import Preprocessing, octave_losses
+from dpgep.models.preprocessing import VARIANCE_UNTOLD, Preprocessing, octave_losses
 from dpgep.models.redundant import Redundancy, reduced
 from dpgep.models.row_model import MomentsPencil
 
@@ -44,7 +44,7 @@ def lost_variances(left: Matrix, noise: Matrix, preprocessing: Preprocessing, n:
         near[list(preprocessing.unsure)] = np.inf
         sees = before - left + near > 0  # else the variance lacks what lay outside of its interval
         low, high = np.maximum(before - left - near, 0.0), np.where(sees, before - left + near, np.inf)
-        sure = sees & np.isfinite(near)
+        sure = sees & np.isfinite(near) & (preprocessing.variance_error < VARIANCE_UNTOLD)
         together = float((before - left)[sure].sum()) - float(np.linalg.norm(near[sure]))
         share = max(share, together / max(float(left[sure].sum()), 1e-300))
     least, likely, *_ = octave_losses(preprocessing, np.zeros(len(left)))

@@ -202,6 +202,11 @@ class _Estimator:
             return precondition == "columns"
         return bool(n * self._stages.mu >= _WORTH[precondition] * self._d**1.5)
 
+    @property
+    def _shares_asked(self) -> bool:
+        """Whether shares of people by category are asked for, beside correlations."""
+        return self._model.traits.asks_sizes and bool(self._indicators)
+
     def _part(self, share: float) -> float:
         """The mu of a share of the whole mu^2."""
         return split_budget(self._stages.mu, share)[0]
@@ -239,6 +244,8 @@ class _Estimator:
         # indicators are not cut off: a rare one stays one, and its mean the share of the people
         rare, least = 0.0 if location is None else location[self._indicators], np.zeros(self._d)
         least[self._indicators] = np.maximum(rare, 1 - rare) / self._cut
+        for group in map(list, self._model.indicators if self._shares_asked else ()):
+            least[group] = np.maximum(least[group], scales_of_shares(bought[group]))
         scale = np.maximum(bought, least)
         shows = np.where(found.looked, *_SHOWS)
         shows[[int(j) for j in ranges]] = _SHOWS_IN_PUBLIC
@@ -349,7 +356,8 @@ class _Estimator:
     def _with_bound(self, mapped: Preprocessing, norms: Norms) -> Preprocessing:
         quantile = self._auto.quantile
         if quantile is None:
-            bound = norms.best_bound(self._n_rows or norms.n, self._d, self._stages.mu_left)
+            numbers = self._d - len(self._indicators) if self._shares_asked and mapped.scale is not None else self._d
+            bound = norms.best_bound(self._n_rows or norms.n, self._d, self._stages.mu_left, numbers)
         elif quantile == 1 and norms.energy_cut:
             bound = mapped.largest * math.sqrt(self._d)
         else:
@@ -428,10 +436,12 @@ class Norms:
         within = np.cumsum(self.people)
         return float(self.norms[int(np.argmax(within >= share * within[-1]))] * 2 ** (0.5 / NORM_STEPS))
 
-    def best_bound(self, n: float, d: int, mu: float) -> float:
+    def best_bound(self, n: float, d: int, mu: float, numbers: int | None = None) -> float:
         """The bound for the least sum of squares of the answer's noise and bias, relative to the energy kept.
 
-        Of the lower ends of the bins: rows that are all a little too long lose nothing but their length.
+        Energy is cut from ``numbers`` alone, where other columns are indicators: the root mean square of what columns
+        lose is then (d/numbers)^(1/2) times as large as what all lose together. Of the lower ends of the bins: rows
+        that are all a little too long lose nothing but their length.
         """
         if math.isinf(mu):
             return self.quantile(1.0)
@@ -440,7 +450,7 @@ class Norms:
             # energy that a bound keeps, in units of its square and of all energy
             in_squares = np.minimum(np.divide.outer(self.norms, bounds) ** 2, 1.0).T @ shares
             of_all = (bounds / self.norms[-1]) ** 2 * in_squares / ((self.norms / self.norms[-1]) ** 2 @ shares)
-            bias = _BIAS * (1 / of_all - 1)
+            bias = _BIAS * math.sqrt(d / (numbers or d)) * (1 / of_all - 1)
         # the edge of the noise of a second moment and a mean (docs/mathematics.md, section 3)
         noise = 1.6 * math.sqrt(2 * d) / (n * mu) / in_squares
         return float(bounds[int(np.argmin(noise**2 + bias**2))])
@@ -451,6 +461,17 @@ class Norms:
             squares = (self.norms / self.norms[-1]) ** 2
             within = np.minimum(squares, (bound / self.norms[-1]) ** 2)
         return min(max(float(within @ self.people / (squares @ self.people)), LEAST_KEPT), 1.0)
+
+
+def scales_of_shares(deviations: Matrix) -> Matrix:
+    """(k,), scales s of the indicators of a column's k categories, for which shares of people have the least noise.
+
+    The noise of a share is in proportion to s and to the squared length of rows, on average the sum of (deviation/s)^2.
+    In units of the deviation u that all have where categories are equally large, the sum of squares of s/u, times that,
+    is least for s^2 = u deviation.
+    """
+    k = max(len(deviations), 2)
+    return np.asarray(np.sqrt(deviations * math.sqrt(k - 1) / k))
 
 
 def noise_weights(variances: Matrix, noise: Matrix, n_components: int) -> Matrix:

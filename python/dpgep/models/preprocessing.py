@@ -23,7 +23,7 @@ from dpgep._show import Shown
 from dpgep.models.bins import Histograms, Magnitudes
 from dpgep.models.clipping import Clipping
 from dpgep.models.model import Matrix, Model
-from dpgep.models.moments import ReleasedMoments, in_one_group, mean_factor
+from dpgep.models.moments import ReleasedMoments, in_one_group, mean_factor, total_mean
 from dpgep.models.null import spectrum_before_noise
 from dpgep.models.pairwise import part_of_values, require_pairs
 from dpgep.serialization import NOT_STORED
@@ -414,25 +414,26 @@ _FREEDOM = 5  # degrees of freedom of Student's law, which rows with long tails 
 
 
 def unclipped(
-    released: ReleasedMoments, preprocessing: Preprocessing | None
+    released: ReleasedMoments, preprocessing: Preprocessing | None, indicators: Sequence[Sequence[int]] = ()
 ) -> tuple[ReleasedMoments, Preprocessing | None]:
-    """Moments before the clipping, and preprocessing whose bound keeps everything; those of groups as they are."""
+    """Moments before the clipping, and preprocessing whose bound keeps everything; those of groups as they are.
+
+    ``indicators``: the columns of zeros and ones of each category, whose variances follow from their means.
+    """
     if preprocessing is None or preprocessing.energy_kept == 1 or released.sums.shape[1] > 1:
         return released, preprocessing
     mean = mean_factor(released)
     covariance = released.second - mean.T @ mean
-    # shares of the columns' variances that are left, by their bought variances, and deviations of these
-    left, left_error = np.ones(len(covariance)), np.full(len(covariance), np.inf)
-    told_of_columns = preprocessing.variance is None and not preprocessing.mixes_columns
-    if preprocessing.variance_error is not None and told_of_columns:
-        profile, present = np.broadcast_to(released.profile, covariance.shape), preprocessing.present(released.n)
-        left = np.diagonal(covariance) / present
-        left_error = np.hypot(
-            preprocessing.variance_error, released.noise.second * np.sqrt(profile.diagonal()) / present
-        )
+    # shares of the columns' variances that are left, and deviations of these
+    binary = np.array([j for group in indicators for j in group], dtype=np.intp)
+    expected, error = _before_clipping(released, preprocessing, binary)
+    profile = np.broadcast_to(released.profile, covariance.shape).diagonal()
+    left = np.where(np.isfinite(error), np.diagonal(covariance) / expected, 1.0)
+    left_error = np.hypot(error, released.noise.second * np.sqrt(profile) / expected)
     values, axes = scipy.linalg.eigh(covariance, check_finite=False)
     variances = _variances_before_noise(values, released.noise.second, preprocessing.bound)
-    whole = left.mean(), float(np.linalg.norm(left_error)) / len(left)
+    total = float(expected.sum())
+    whole = float(expected @ left) / total, float(np.linalg.norm(expected * left_error)) / total
     factors, kept, of_gaussian = _factors(variances, preprocessing.bound, preprocessing.energy_kept, *whole)
     restored = (axes * (values * factors)) @ axes.T
     before, after = np.diagonal(restored), np.maximum(np.diagonal(covariance), 0.0)
@@ -441,9 +442,7 @@ def unclipped(
     unlike = max(abs(kept - of_gaussian) - _RESOLUTION, 0.0) / max(1 - min(kept, of_gaussian), 1e-300)
     without_tails = max(_LEAST_DOUBT, unlike, float((1 - made_up / np.maximum(lost, 1e-300)).max()))
     longer = unlike if kept < of_gaussian else 0.0
-    of_variances = released.noise.second * math.sqrt(
-        np.broadcast_to(released.profile, covariance.shape).trace() / len(left)
-    )
+    of_variances = released.noise.second * math.sqrt(profile.mean())
     hidden = _HIDDEN * of_variances / max(float(before.sum()), of_variances, 1e-300)
     far = _FAR * released.noise.second / preprocessing.bound**2
     held = min(_OF_TAILS * longer, far) + min(hidden, _MOST_HIDDEN)
@@ -451,12 +450,12 @@ def unclipped(
     shown *= not preprocessing.mixes_columns
     tails, _, longest, shift = np.clip(shown, -_MOST_TAILS, _MOST_TAILS)
     missing = np.where(lost > made_up, (_GROWN - 1) * (1 - left), 0.0)  # tails of its own, seen in part
+    missing[binary] = 0.0
     told = left_error < VARIANCE_UNTOLD
     # what a column varied more when its variance was bought, as far as that is no noise, or noise may hide long rows
-    present = preprocessing.present(released.n)
-    more, error = np.where(told, present - before, 0.0), present * left_error
+    more, error = np.where(told, expected - before, 0.0), expected * left_error
     sure = 1 - np.divide(error, more, out=np.ones_like(more), where=more > error) ** 2
-    bought = before + np.maximum(sure, min(far, 1.0)) * np.where(told, more + error + missing * present, 0.0)
+    bought = before + np.maximum(sure, min(far, 1.0)) * np.where(told, more + error + missing * expected, 0.0)
     alone = after + _ALONE * np.maximum(before - after, 0.0)
     most = np.max([bought, before * (1 + held), alone, before + _TWICE * longest], axis=0)
     seen = np.divide(after, before + tails, out=np.ones(len(left)), where=tails > 0)
@@ -467,6 +466,28 @@ def unclipped(
     scaled = released.noise.scaled(1 / kept, 1.0, 1.0)
     moments = replace(released, second=restored + mean.T @ mean, noise=scaled, clipping=clipping)
     return moments, replace(preprocessing, energy_kept=1.0)
+
+
+def _before_clipping(
+    released: ReleasedMoments, preprocessing: Preprocessing, binary: NDArray[np.intp]
+) -> tuple[Matrix, Matrix]:
+    """(d,) each: variances of mapped columns before clipping, as they were bought, or of zeros and ones (``binary``) by
+    their means; and relative deviations, inf where nothing shows them.
+    """
+    d = len(released.second)
+    expected, error = np.ones(d), np.full(d, np.inf)
+    if preprocessing.mixes_columns:
+        return expected, error
+    if preprocessing.variance is None and preprocessing.variance_error is not None:
+        expected *= preprocessing.present(released.n)
+        error[:] = preprocessing.variance_error
+    if len(binary) and released.sums.size:
+        location, scale = (each[binary] for each in location_and_scale(preprocessing, d))
+        share = np.clip(location + scale * total_mean(released)[binary], 0.0, 1.0)
+        noise = released.noise.sums / scale
+        expected[binary] = np.maximum(share * (1 - share) / scale**2, np.maximum(noise, 1e-300))
+        error[binary] = np.abs(1 - 2 * share) * noise / expected[binary]
+    return expected, error
 
 
 def octave_losses(preprocessing: Preprocessing, made_up: Matrix) -> tuple[Matrix, ...]:

@@ -246,7 +246,9 @@ class ReleasedColumns:
     @cached_property
     def _groups_unclipped(self) -> ReleasedMoments:
         """Moments by group, before the clipping of their rows."""
-        alone = [unclipped(*self._of_group(number))[0] for number in range(len(self._noisy.counts))]
+        alone = [
+            unclipped(*self._of_group(number), self.model.indicators)[0] for number in range(len(self._noisy.counts))
+        ]
         return of_groups(alone, self._noisy)
 
     def _judged(self, features: NDArray[np.intp], *, sizes: bool = True, held: bool = True) -> Mapped:
@@ -258,7 +260,7 @@ class ReleasedColumns:
 
     @cached_property
     def _of_everybody(self) -> Mapped:
-        return unclipped(in_one_group(self._noisy), self.preprocessing)
+        return unclipped(in_one_group(self._noisy), self.preprocessing, self.model.indicators)
 
 
 def of_unseen(unseen: tuple[float, float] | None, label: str, what: str) -> list[str]:

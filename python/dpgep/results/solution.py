@@ -200,7 +200,7 @@ class Solution:
         assert isinstance(self.model, RowModel)
         moments, preprocessing = self._moments, self.preprocessing
         if whole:
-            moments, preprocessing = unclipped(moments, preprocessing)
+            moments, preprocessing = unclipped(moments, preprocessing, self.model.indicators)
         scale, preprocessing = in_units(self.model, preprocessing)
         noisy = self.model.noisy(moments, scale)
         smaller = reduced(noisy, Redundancy.of(self.model, self.preprocessing))
