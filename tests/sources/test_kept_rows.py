@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import weakref
 from collections.abc import Iterator
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +17,10 @@ import pytest
 from conftest import solve_seeded
 
 import dpgep
+from dpgep.data.dataset import keeping_rows, kept_rows
 from dpgep.sources import batches
 from dpgep.sources.batches import Kept, kept
-from dpgep.sources.tables import ArrowTable
+from dpgep.sources.tables import ArrowTable, Query
 
 N, D = 3000, 4
 ROW_BYTES = 8 * D
@@ -85,6 +88,7 @@ def test_a_file_that_changes_in_a_run_is_as_it_was(path: Path) -> None:
 
 
 def test_kept_rows_are_few_and_end_with_the_run(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches, "_VECTOR", 0)
     for room, reads in ((N * ROW_BYTES, 1), (N * ROW_BYTES - 1, None)):
         monkeypatch.setattr(batches, "KEPT_BYTES", room)
         counted, before = Counted(path), pa.total_allocated_bytes()
@@ -116,6 +120,7 @@ def piece(rows: int, dtype: Any = float) -> Any:
 
 def test_nothing_is_kept_of_rows_that_will_not_have_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batches, "KEPT_BYTES", 800)
+    monkeypatch.setattr(batches, "_VECTOR", 0)
     pieces = [piece(50), piece(50)]
     store: Kept = {}
     for key, source, n_rows, again in (
@@ -135,3 +140,70 @@ def test_an_interrupted_pass_is_not_kept() -> None:
     next(reading)
     reading.close()
     assert [len(part) for (part,) in kept(store, "rows", iter([piece(3)]), None)] == [3]
+
+
+def test_rows_in_small_pieces_count_with_what_is_around_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Columns of one row take a hundred times the memory of their values."""
+    monkeypatch.setattr(batches, "KEPT_BYTES", 50_000)
+    pieces = [(batches.Columns([np.zeros(1)] * D, 1),) for _ in range(13)]
+    for n, again in ((12, []), (13, pieces[:1])):
+        store: Kept = {}
+        assert list(kept(store, "rows", iter(pieces[:n]), None)) == pieces[:n]
+        assert list(kept(store, "rows", iter(pieces[:1]), None)) == (again or pieces[:n])
+
+
+def test_an_error_keeps_no_rows() -> None:
+    """Its traceback lives for as long as somebody looks at it."""
+
+    def failing() -> Iterator[Any]:
+        for _ in range(3):
+            found = piece(1)
+            held.append(weakref.ref(found[0]))
+            yield found
+        del found
+        raise ValueError("the end")
+
+    held: list[Any] = []
+    with pytest.raises(ValueError, match="the end") as caught:
+        list(kept({}, "rows", failing(), None))
+    assert [each() is None for each in held] == [True, True, False]
+    del caught
+    with suppress(KeyboardInterrupt), keeping_rows():
+        store = kept_rows.get()
+        assert store is not None
+        store["rows"] = [piece(1)]
+        raise KeyboardInterrupt
+    assert not store
+
+
+class Handed:
+    """A connection whose batches come as those of a driver do: columns of one piece of memory."""
+
+    def __init__(self, table: pa.Table, n_batches: int) -> None:
+        self._of_driver, self._n_batches = table, n_batches
+
+    def cursor(self) -> Any:
+        return nullcontext(self)
+
+    def execute(self, query: str) -> None: ...
+
+    def fetch_record_batch(self) -> Any:
+        batches = (pa.ipc.read_record_batch(*self._written()) for _ in range(self._n_batches))
+        return pa.RecordBatchReader.from_stream(pa.RecordBatchReader.from_batches(self._of_driver.schema, batches))
+
+    def _written(self) -> Any:
+        return self._of_driver.to_batches()[0].serialize(), self._of_driver.schema
+
+
+@pytest.mark.parametrize("kind", ["Arrow", "query"])
+def test_few_columns_of_many_do_not_hold_the_others(kind: str, tmp_path: Path) -> None:
+    """Those of an Arrow file's batch lie in one piece, as do those that a database hands over."""
+    table, path, n_batches = pa.table({f"x{j}": np.zeros(100) for j in range(200)}), tmp_path / "rows.arrow", 20
+    with pa.ipc.new_file(path, table.schema) as file:
+        for _ in range(n_batches):
+            file.write_table(table)
+    scan, store = dpgep.scan(path if kind == "Arrow" else Query(Handed(table, n_batches), "")), Kept()
+    before = pa.total_allocated_bytes()
+    assert sum(len(rows) for (rows,) in scan.read(scan[["x0", "x1"]], store=store)) == 100 * n_batches
+    assert store
+    assert pa.total_allocated_bytes() - before < n_batches * table.nbytes // 5

@@ -62,11 +62,13 @@ kept_rows: ContextVar[Kept | None] = ContextVar("kept rows", default=None)
 @contextmanager
 def keeping_rows() -> Iterator[None]:
     """For the block, keep what several passes read, as far as there is room."""
-    token = kept_rows.set({})
+    store: Kept = {}
+    token = kept_rows.set(store)
     try:
         yield
     finally:
         kept_rows.reset(token)
+        store.clear()  # the traceback of an error may lead to it
 
 
 @dataclass(eq=False)

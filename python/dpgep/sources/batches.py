@@ -253,8 +253,8 @@ def rows_at_a_time(row_bytes: int, batch_rows: int | None) -> int:
 
 # Memory of the rows that a run keeps for its later passes.
 KEPT_BYTES = 1 << 29
-# Of a vector of Python's objects, eight times what the array of them takes.
-_OBJECT = 8
+# Of a vector of Python's objects, eight times what the array of them takes; and of any vector, the objects around it.
+_OBJECT, _VECTOR = 8, 1 << 10
 
 # What was read of each key; None where it was too much.
 Kept = dict[Hashable, list[Pieces] | None]
@@ -270,20 +270,24 @@ def kept(store: Kept, key: Hashable, pieces: Iterable[Pieces], n_rows: int | Non
     found: list[Pieces] | None = []
     room = KEPT_BYTES - sum(_memory(part) for each in store.values() for piece in each or () for part in piece)
     size = rows = 0
-    for piece in pieces:
-        size += sum(map(_memory, piece))
-        rows += piece[0].shape[0]
-        if max(size, size * (n_rows or 0) / max(rows, 1)) > room:
-            found = None
-        if found is not None:
-            found.append(piece)
-        yield piece
-    store[key] = found
+    try:
+        for piece in pieces:
+            size += sum(map(_memory, piece))
+            rows += piece[0].shape[0]
+            if max(size, size * (n_rows or 0) / max(rows, 1)) > room:
+                found = None
+            if found is not None:
+                found.append(piece)
+            yield piece
+        store[key] = found
+    finally:
+        found = None  # the traceback of an error leads here
 
 
 def _memory(part: Part) -> int:
     is_objects = isinstance(part, np.ndarray) and part.dtype == object
-    return nbytes(part) * (_OBJECT if is_objects else 1)
+    n_vectors = part.shape[1] if isinstance(part, Columns) else 1
+    return nbytes(part) * (_OBJECT if is_objects else 1) + n_vectors * _VECTOR
 
 
 # Batches that are fetched before they are asked for: with one, two processors wait for each other where batches take

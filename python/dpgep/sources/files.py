@@ -27,7 +27,7 @@ from dpgep.sources.batches import BATCH_BYTES
 from dpgep.sources.encoding import Categories
 from dpgep.sources.names import Key, as_text, listed, stands_for
 from dpgep.sources.source import Source, packages_messages_withheld, replaced
-from dpgep.sources.tables import ArrowTable, is_numeric, pyarrow
+from dpgep.sources.tables import ArrowTable, alone, is_numeric, pyarrow
 
 # pyarrow looks at the first block to find types.
 _BLOCK = 1 << 20
@@ -279,7 +279,8 @@ class ArrowFiles(TableFiles):
             def batches(names: list[str], rows: int) -> Iterator[Any]:
                 chosen = ipc.IpcReadOptions(included_fields=list(map(schema.get_field_index, names)))
                 reader = ipc.open_file(file, options=chosen)
-                return map(reader.get_batch, range(reader.num_record_batches))
+                for i in range(reader.num_record_batches):
+                    yield from alone(reader.get_batch(i), len(schema))
 
             yield schema, batches
 

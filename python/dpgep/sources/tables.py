@@ -219,7 +219,8 @@ class Query(ArrowTable):
     def record_batches(self, names: list[str], rows: int) -> Iterator[Any]:
         with messages_withheld("the query"), self._connection.cursor() as cursor:
             cursor.execute(self._query)
-            yield from cursor.fetch_record_batch()
+            for batch in cursor.fetch_record_batch():
+                yield from alone(batch.select(names), batch.num_columns)
 
 
 class LazyFrame(ArrowTable):
@@ -289,6 +290,11 @@ def copied(values: Any) -> Any:
         for batch in stream.record_batches([], 0):
             writer.write_batch(batch)
     return pa.ipc.open_stream(sink.getvalue()).read_all()
+
+
+def alone(batch: Any, n_columns: int) -> list[Any]:
+    """Some columns of a batch of ``n_columns``: each holds the memory of all, until it is copied."""
+    return copied(batch).to_batches() if batch.num_columns < n_columns else [batch]
 
 
 class Text:
