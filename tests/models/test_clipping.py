@@ -164,6 +164,8 @@ def test_zeros_and_ones_have_the_variances_that_their_means_show() -> None:
     restored, _ = unclipped(moments, bought, [(0, 1)])
     np.testing.assert_allclose(np.diagonal(restored.second), [0.36, 0.36, 1.0, 1.0], rtol=0.006)
     assert (np.diagonal(unclipped(moments, bought)[0].second)[2:] > 1.05).all()
+    assert restored.clipping is not None
+    assert (restored.clipping.most[:2] < 0.363).all()
     clipping = unclipped(moments, replace(bought, scale=scale * [0.9, 0.9, 1.0, 1.0]), [(0, 1)])[0].clipping
     assert clipping is not None
     assert (clipping.lost[:2] > 0.18).all()

@@ -458,6 +458,9 @@ def unclipped(
     bought = before + np.maximum(sure, min(far, 1.0)) * np.where(told, more + error + missing * expected, 0.0)
     alone = after + _ALONE * np.maximum(before - after, 0.0)
     most = np.max([bought, before * (1 + held), alone, before + _TWICE * longest], axis=0)
+    if len(binary) and mean.size:  # a share lies between the bought and the released one
+        scale = location_and_scale(preprocessing, len(left))[1]
+        most[binary] = np.clip(expected + error + np.abs(mean[0]) / scale, before, most)[binary]
     seen = np.divide(after, before + tails, out=np.ones(len(left)), where=tails > 0)
     lost = np.maximum(lost, np.minimum(1 - seen, _MOST_LOST))
     doubt = min(max(without_tails, float((1 - made_up / np.maximum(lost, 1e-300)).max())), 1.0)
