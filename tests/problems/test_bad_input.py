@@ -8,6 +8,7 @@ import textwrap
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -399,6 +400,14 @@ def test_bad_gep_matrices_are_named() -> None:
         ((eye,), {"n": 0}, ValueError, "n must be a positive whole number"),
         ((eye,), {"sensitivity_a": -1.0}, ValueError, "sensitivity_a must be a non-negative finite number"),
         ((eye,), {"sensitivity_a": 0.0}, ValueError, "both 0"),
+        ((eye * 1e200,), {}, ValueError, "A contains numbers beyond 1e60: divide the matrix and its sensitivity by"),
+        (
+            (eye,),
+            {"sensitivity_a": 1e200},
+            ValueError,
+            r"sensitivity_a must be 0, or between 1e-60 and 1e60, got 1e\+200",
+        ),
+        ((eye, eye), {"sensitivity_b": 1e-200}, ValueError, "sensitivity_b must be 0, or between 1e-60 and 1e60"),
         ((eye,), {"sensitivity_b": 1.0}, ValueError, "sensitivity_b needs a B"),
         ((eye, eye), {}, ValueError, "B needs sensitivity_b"),
         ((eye,), {"adjacency": "edge"}, ValueError, 'adjacency must be "replace-one" or "add-remove"'),
@@ -410,7 +419,7 @@ def test_bad_gep_matrices_are_named() -> None:
 
 def test_gep_noise_that_vanishes_is_refused_and_asymmetry_is_projected() -> None:
     with pytest.raises(ValueError, match="the noise underflows"):
-        dpgep.solve(dpgep.gep(np.eye(3), n=1000, sensitivity_a=1e-322), epsilon=1.0, delta=1e-6)
+        dpgep.solve(replace(dpgep.gep(np.eye(3), n=1000, sensitivity_a=1.0), sensitivity_a=1e-322), mu=1.0)
     tilted = np.diag([1e8, 1.0, 1.0])
     tilted[0, 1] = 0.5
     np.testing.assert_array_equal(dpgep.gep(tilted, n=10, sensitivity_a=1.0).a, (tilted + tilted.T) / 2)

@@ -171,7 +171,8 @@ def test_a_seed_repeats_the_rows() -> None:
     [
         ({"n": 0}, "n must be a whole number of at least 1, got 0"),
         ({"ranges": {3: (0, 1)}}, "ranges are of columns 0 to 2, not of 3"),
-        ({"ranges": {0: (1, 0)}}, "must be (low, high), finite and ascending"),
+        ({"ranges": {0: (0, 1e200)}}, "must be (low, high), ascending, of numbers up to 3e150, got (0, 1e+200)"),
+        ({"ranges": {0: (1, 0)}}, "must be (low, high), ascending, of numbers up to 3e150"),
     ],
 )
 def test_what_is_wrong_is_said(arguments: Any, message: str) -> None:

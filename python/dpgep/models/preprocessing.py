@@ -111,7 +111,7 @@ def _range(column: object, ends: tuple[float, float]) -> tuple[float, float]:
         low = high = math.nan
     if not max(abs(low), abs(high)) <= _LARGEST or high - low < 1 / _LARGEST:
         raise ValueError(
-            f"the range of column {quoted(column)} must be (low, high), finite and ascending, got {ends!r}"
+            f"the range of column {quoted(column)} must be (low, high), ascending, of numbers up to 3e150, got {ends!r}"
         )
     return low, high
 

@@ -330,6 +330,11 @@ def table_problem(
     return moment_problem(model, (X,), () if groups is None else (groups,), **terms)
 
 
+# Fourth powers of matrices and of their noise are computed.
+_LEAST, _LARGEST = 1e-60, 1e60
+_RESCALE = "divide the matrix and its sensitivity by a power of ten, as fourth powers overflow or vanish"
+
+
 def gep(
     A: Any,
     B: Any = None,
@@ -359,7 +364,8 @@ def gep(
     Raises
     ------
     TypeError, ValueError
-        If A or B is not a finite real symmetric matrix, shapes differ, or a parameter is out of range.
+        If A or B is not a finite real symmetric matrix, shapes differ, or a parameter is out of range: no entry is
+        beyond 1e60, and no constant but 0 below 1e-60.
     """
     a, b = _symmetric(A, "A"), None if B is None else _symmetric(B, "B")
     if b is not None and b.shape != a.shape:
@@ -371,8 +377,10 @@ def gep(
     sensitivity_b = sensitivity_b or 0.0
     n = require_people("n", n)
     check_adjacency(adjacency, n, None)
-    require_non_negative("sensitivity_a", sensitivity_a)
-    require_non_negative("sensitivity_b", sensitivity_b)
+    for name, value in (("sensitivity_a", sensitivity_a), ("sensitivity_b", sensitivity_b)):
+        require_non_negative(name, value)
+        if value and not _LEAST <= value <= _LARGEST:
+            raise ValueError(f"{name} must be 0, or between 1e-60 and 1e60, got {value!r}: {_RESCALE}")
     if not sensitivity_a and not sensitivity_b:
         raise ValueError("sensitivity_a and sensitivity_b are both 0: public matrices need no noise")
     facts = PublicFacts(adjacency, None, n)
@@ -388,6 +396,8 @@ def _symmetric(values: Any, name: str) -> Matrix:
     matrix = np.array(array, dtype=np.float64, order="C")
     if not np.isfinite(matrix).all():
         raise ValueError(f"{name} contains NaN or infinite values")
+    if np.abs(matrix).max() > _LARGEST:
+        raise ValueError(f"{name} contains numbers beyond 1e60: {_RESCALE}")
     if np.abs(matrix - matrix.T).max() > 1e-8 * np.abs(matrix).max():
         raise ValueError(f"{name} must be symmetric; pass ({name} + {name}.T) / 2 if the difference is rounding")
     # a projection: unlike copying one triangle, it moves no two matrices further apart than they were
