@@ -23,9 +23,6 @@ constexpr int max_turns = 64;
 constexpr Index n_partial = 8;
 // Entries below which a thread costs more than it saves.
 constexpr Index entries_per_task = Index{1} << 16;
-// Bytes beyond a row that are asked for while it is rounded: nearer ones memory has not sent yet
-// when their norms are found, and of those further away it has sent the first in vain.
-constexpr Index bytes_ahead = Index{1} << 13;
 
 // Widths of rows below that are constants of the compiler: a loop over so few entries costs more
 // than they do.
@@ -168,8 +165,7 @@ bool fixed_point_rows(const ConstRows<Scalar>& rows, double bound, int bits, Row
   const Index n_tasks = (n + rows_per_task - 1) / rows_per_task;
   std::atomic<bool> all_finite{true};
   with_width(d, [&](auto width) {
-    const auto row_bytes = std::max<Index>(1, d) * static_cast<Index>(sizeof(Scalar));
-    const Index ahead = 2 + bytes_ahead / row_bytes;
+    const Index ahead = 1 + row_distance<Scalar>(d);
     parallel_for(n_tasks, n_threads, [&](Index task) {
       const Index last = std::min(n, (task + 1) * rows_per_task);
       const auto row = [&](Index i) {

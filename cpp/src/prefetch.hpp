@@ -2,6 +2,10 @@
 // page.
 #pragma once
 
+#include <algorithm>
+
+#include "dpgep/typedefs.hpp"
+
 namespace dpgep {
 
 inline void expect_to_read([[maybe_unused]] const void* address) {
@@ -15,6 +19,14 @@ inline void expect_to_read_later([[maybe_unused]] const void* address) {
 #if defined(__GNUC__)
   __builtin_prefetch(address, 0, 1);
 #endif
+}
+
+// How many rows after one, 8 KB beyond it, a row is asked for while that one is used: nearer ones
+// memory has not sent yet when they are read, and of those further away it has sent the first in
+// vain.
+template <class Scalar>
+inline Index row_distance(Index d) {
+  return 1 + (Index{1} << 13) / (std::max<Index>(1, d) * static_cast<Index>(sizeof(Scalar)));
 }
 
 }  // namespace dpgep

@@ -780,6 +780,8 @@ bool map_rows(const ConstRows<Scalar>& rows, const RowMap& map, Rows<double> out
   const Index d = rows.cols();
   require(out.rows() == rows.rows() && out.cols() == d, "out must have the shape of the rows");
   const RowMapper mapper(map, d);
+  const Index ahead = row_distance<Scalar>(d) * rows.outerStride();
+  constexpr Index line = 64 / static_cast<Index>(sizeof(Scalar));
   if (rows.size() == 0) return true;
   const Index n_chunks =
       std::min<Index>(threads_for(static_cast<double>(rows.size()), n_threads), rows.rows());
@@ -789,7 +791,10 @@ bool map_rows(const ConstRows<Scalar>& rows, const RowMap& map, Rows<double> out
     const Index last = std::min(rows.rows(), (chunk + 1) * height);
     bool all = true;
     for (Index i = chunk * height; i < last; ++i) {
-      all = mapper(&rows.coeffRef(i, 0), &out.coeffRef(i, 0)) && all;
+      const Scalar* const row = &rows.coeffRef(i, 0);
+      // beyond the last one, too: blocks that follow each other in memory are mapped one by one
+      for (Index j = 0; j < d; j += line) expect_to_read(row + ahead + j);
+      all = mapper(row, &out.coeffRef(i, 0)) && all;
     }
     if (!all) finite = false;
   });
