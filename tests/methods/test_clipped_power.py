@@ -905,3 +905,13 @@ def test_a_view_of_few_columns_has_no_more_coordinates() -> None:
     found = np.linalg.qr(solution.components[:, :60].T)[0]
     assert 3 - np.sum(found[:3] ** 2) < 0.05
     assert solution.diagnostics.expected_subspace_error < 0.3
+
+
+def test_stated_errors_are_squared_sines() -> None:
+    """Also of a component that the noise sends back among the others, without losing it; files of more were refused."""
+    x = np.random.default_rng(0).standard_normal((500, 4)) * [3, 2, 1, 1]
+    for seed in range(1, 6):
+        found = solve_seeded(dpgep.pca(x), seed, epsilon=2.0, delta=1e-6, n_components=2, method="clipped-power")
+        errors = found.diagnostics.expected_error
+        assert (errors >= 0).all()
+        assert (errors <= 1).all()

@@ -300,7 +300,7 @@ class _Run:
             centre = min(max(centre, 0.0) + RANK * self._centre_deviation, most)
         accuracy = quotient_accuracy(values, np.ones(k), noise_level=level, n_features=d, centre=centre)
         if level > 0:
-            accuracy = accuracy.worsened(sampling_error(values, self._centre, kept) * d / self._n)
+            accuracy = accuracy.worsened(np.minimum(sampling_error(values, self._centre, kept) * d / self._n, 1.0))
         if self._warm is not None:
             accuracy = accuracy.worsened(self._error_beside(axes, level, kept))
         diagnostics = ClippedPowerDiagnostics(
