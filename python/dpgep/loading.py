@@ -129,6 +129,8 @@ def _require_diagnostics(solution: Solution, k: int, d: int) -> None:
             raise ValueError(f"diagnostics.accuracy.{name} must be squared sines, from 0 to 1, or {k} for the span")
     _require_shape("diagnostics.eigengaps", found.eigengaps, (k,))
     _require_shape("diagnostics.accuracy.edge", found.noise_edge, (k,))
+    if found.spectrum is not None and not (found.spectrum.ndim == 1 and len(found.spectrum) >= k):
+        raise ValueError(f"diagnostics.spectrum must be a vector of at least {k} numbers")
     if len(found.lost) != k:
         raise ValueError(f"diagnostics.accuracy.lost must have {k} entries, got {len(found.lost)}")
     support = getattr(found, "support", None)

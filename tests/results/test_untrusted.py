@@ -242,6 +242,8 @@ def put_back() -> bytes:
         ("accuracy", {"errors": [0.1, 0.1, 1.1]}, "accuracy.errors must be squared sines"),
         ("accuracy", {"bias": [0.1, "nan", 0.1]}, "accuracy.bias must be squared sines"),
         ("accuracy", {"bias": [-0.1, 0.1, 0.1]}, "accuracy.bias must be squared sines"),
+        ("diagnostics", {"spectrum": [2.0, 1.0]}, "spectrum must be a vector of at least 3 numbers"),
+        ("diagnostics", {"spectrum": [[3.0], [2.0], [1.0]]}, "spectrum must be a vector of at least 3 numbers"),
         ("accuracy", {"span": "nan"}, "accuracy.span must be squared sines"),
         ("accuracy", {"span": -1.0}, "accuracy.span must be squared sines"),
         ("accuracy", {"span": 3.1}, "accuracy.span must be squared sines"),
@@ -257,7 +259,7 @@ def put_back() -> bytes:
 def test_a_solution_of_impossible_numbers_is_refused(part: str, changes: dict[str, Any], said: str) -> None:
     document = json.loads(put_back())
     assert isinstance(dpgep.load(put_back()), dpgep.Solution)
-    holder = {"clipping": document["moments"], "accuracy": document["diagnostics"], "preprocessing": document}[part]
+    holder = {"clipping": document["moments"], "accuracy": document["diagnostics"]}.get(part, document)
     holder[part].update(changes)
     with pytest.raises(ValueError, match=said):
         dpgep.load(json.dumps(document).encode())
