@@ -204,7 +204,7 @@ def matrix_problem(sensitivity_a: float, sensitivity_b: float, n: int) -> Matrix
 
 def test_noise_of_matrices_costs_no_more_than_is_paid(rng: np.random.Generator) -> None:
     for _ in range(300):
-        (a, b, mu), n = 10.0 ** rng.uniform(-90, 90, 3), int(rng.integers(1, 1 << 40))
+        (a, b), mu, n = 10.0 ** rng.uniform(-60, 60, 2), 10.0 ** rng.uniform(-90, 90), int(rng.integers(1, 1 << 40))
         for problem in (matrix_problem(a, 0.0, n), matrix_problem(a, b, n)):
             deviations = matrix_deviations(problem, mu)
             cost = sum((Fraction(c) / n / Fraction(s)) ** 2 for c, s in zip((a, b), deviations, strict=True) if s)
