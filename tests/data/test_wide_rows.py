@@ -107,6 +107,11 @@ def test_leading_vectors_are_orthonormal_eigenvectors(spectrum: str) -> None:
     np.testing.assert_allclose(residuals, 0.0, atol=1e-13 * expected[0])
 
 
+def test_eigenvalues_that_are_not_found_are_no_answer() -> None:
+    with pytest.raises(np.linalg.LinAlgError, match="did not find"):
+        eigen.solve_pair(np.full((eigen._MANY,) * 2, np.nan), None, n_vectors=1, regularization=0.0, rounding=0.0)
+
+
 # --- a matrix of low rank: the scatter of means ---
 
 

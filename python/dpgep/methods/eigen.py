@@ -137,7 +137,9 @@ def _leading(matrix: Matrix, k: int) -> tuple[Matrix, Matrix]:
     d = len(matrix)
     work, _ = lapack.dsytrd_lwork(d, lower=1)
     reflectors, diagonal, beside, factors, _ = lapack.dsytrd(matrix.T, lower=1, lwork=int(work), overwrite_a=1)
-    values, _ = lapack.dsterf(diagonal, beside)  # SciPy's wrapper takes a matrix more, up to version 1.13
+    values, failed = lapack.dsterf(diagonal, beside)  # SciPy's wrapper takes a matrix more, up to version 1.13
+    if failed:
+        raise np.linalg.LinAlgError(f"LAPACK's dsterf did not find {failed} eigenvalues")
     leading = scipy.linalg.eigh_tridiagonal(
         diagonal, beside, select="i", select_range=(d - k, d - 1), check_finite=False
     )[1]
