@@ -177,7 +177,7 @@ def test_an_error_keeps_no_rows() -> None:
 
 
 class Handed:
-    """A connection whose batches come as those of a driver do: columns of one piece of memory."""
+    """A connection whose batches come as a driver's do: columns of one piece of memory."""
 
     def __init__(self, table: pa.Table, n_batches: int) -> None:
         self._of_driver, self._n_batches = table, n_batches

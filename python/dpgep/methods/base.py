@@ -327,7 +327,7 @@ class ReleaseOptions(PairOptions):
                 "screen keeps the columns with the largest variances, and those of standardized columns are all 1: "
                 "choose columns by public facts, or screen for pca without standardize"
             )
-        require_products(public)  # scores are those of the traits
+        require_products(public)  # scores come from the traits
         EQUAL_WEIGHTS.require("a screen", public)
         kept = [min(self.screen, view.stop - view.start) for view in public.model.views]
         if k > min(kept):

@@ -143,7 +143,7 @@ def _leading(matrix: Matrix, k: int) -> tuple[Matrix, Matrix]:
     leading = scipy.linalg.eigh_tridiagonal(
         diagonal, beside, select="i", select_range=(d - k, d - 1), check_finite=False
     )[1]
-    # Q leaves the first coordinate as it is; on the others its reflectors lie as those of a QR decomposition do, which
+    # Q leaves the first coordinate as it is; on the others its reflectors lie as in a QR decomposition, which
     # begins at the second number: a part of the matrix would be copied
     below = reflectors.ravel("K")[1 : 1 + d * (d - 1)].reshape((d, d - 1), order="F")
     rest = np.asfortranarray(leading[1:])

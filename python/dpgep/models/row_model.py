@@ -261,7 +261,7 @@ class MomentsPencil(NoisyPencil):
     scale: Matrix | None = None
 
     def __init_subclass__(cls) -> None:
-        """Raise TypeError for a pair of its own whose errors and intervals would be those of another."""
+        """Raise TypeError for a pair of its own whose errors and intervals would belong to another."""
         super().__init_subclass__()
         others = [name for name in _OF_A_PAIR if name not in vars(cls)]
         if "pair" in vars(cls) and others:
@@ -419,7 +419,7 @@ class MomentsPencil(NoisyPencil):
 
 
 def has_own_pencil(model: Model) -> bool:
-    """Whether A and B are not those of the traits, but made of a released matrix by the model itself."""
+    """Whether the model itself makes A and B of a released matrix, not its traits."""
     return isinstance(model, RowModel) and type(model).noisy is not RowModel.noisy
 
 
