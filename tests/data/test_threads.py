@@ -20,6 +20,7 @@ from stored import bytes_of
 
 import dpgep
 from dpgep import _threads
+from dpgep._dispatch import core
 from dpgep._threads import run, thread_count, use_threads
 from dpgep.data import dataset, integer_moments, rows
 from dpgep.data.dataset import People
@@ -183,6 +184,20 @@ def test_who_decides(monkeypatch: pytest.MonkeyPatch) -> None:
     assert thread_count() == 6
 
 
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="no processors to choose")
+def test_threads_of_kernels_leave_the_processors_of_the_caller_as_they_are() -> None:
+    allowed, counts = os.sched_getaffinity(0), np.zeros(121, dtype=np.int64)
+    for one in allowed:  # also where there is no other to begin on
+        for some in ({one}, allowed):
+            os.sched_setaffinity(0, some)
+            try:
+                assert core.count_norms(np.ones((200_000, 4)), np.array([0.6, 0.7, 0.85]), -100, -20, counts, 3)
+                assert os.sched_getaffinity(0) == some
+            finally:
+                os.sched_setaffinity(0, allowed)
+    assert counts.sum() == 2 * len(allowed) * 200_000
+
+
 def test_limits_of_threadpoolctl_nest_and_end() -> None:
     with threadpoolctl.threadpool_limits(1):
         assert thread_count() == 1
@@ -210,6 +225,7 @@ def in_a_process_of_its_own(steps: str) -> None:
     prelude = """
         import threadpoolctl
         from dpgep import _threads
+from dpgep._dispatch import core
         from dpgep._threads import thread_count, use_threads
 
         _threads._processors = lambda: 2
@@ -256,6 +272,7 @@ def test_lapack_has_one_thread_for_matrices_that_are_not_large() -> None:
         import numpy as np
         import dpgep
         from dpgep import _threads
+from dpgep._dispatch import core
         from dpgep.methods import eigen
 
         found, eigh = [], eigen._eigh
