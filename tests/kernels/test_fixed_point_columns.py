@@ -80,18 +80,15 @@ def test_rows_of_any_length_and_magnitude_have_the_bits_of_rows(n: int, d: int, 
 def test_a_row_that_rounding_lifts_out_of_the_ball_is_shrunk() -> None:
     # as in test_fixed_point: the grid points of the equal entries are hit exactly, and a further one is too many
     d = 2**20 + 1
-    rows = np.full((2, d), 0.1)
-    transposed = np.empty((d, 2))
-    columns = list(transposed)
-    for c in np.random.default_rng(1).uniform(1.0, 2.0, 4):
-        rows[0] = c
-        rows[0, -1] = c / 1024.0 * (1.0 + 1e-6)
-        transposed[:] = rows.T
-        out = by_columns(columns, 1.0, 20)
-        assert (np.sum(out**2, axis=1) <= 4.0**20).all()
-        expected = rows.copy()
-        assert core.fixed_point_rows(expected, 1.0, 20, expected)
-        np.testing.assert_array_equal(out, expected)
+    rows = np.full((5, d), 0.1)
+    scales = np.random.default_rng(1).uniform(1.0, 2.0, 4)
+    rows[:4] = scales[:, None]
+    rows[:4, -1] = scales / 1024.0 * (1.0 + 1e-6)
+    out = by_columns(list(np.ascontiguousarray(rows.T)), 1.0, 20)
+    assert (np.sum(out**2, axis=1) <= 4.0**20).all()
+    expected = rows.copy()
+    assert core.fixed_point_rows(expected, 1.0, 20, expected)
+    np.testing.assert_array_equal(out, expected)
 
 
 def test_columns_of_several_kinds() -> None:
