@@ -193,8 +193,8 @@ inline void load(const std::uint8_t* from, Lanes& to) {
   load(entries, to);
 }
 
-// sum_t += a_t b_t where all of these are integers below 2^53, so that it is no matter whether the
-// product is rounded before it is added.
+// sum_t += a_t b_t where it is no matter whether the product is rounded before it is added, as it
+// is none of integers below 2^53.
 inline void add_exact_product(const Register& a, const Register& b, Register& sum) {
 #if defined(__FMA__)
   sum = _mm256_fmadd_pd(a, b, sum);
@@ -222,28 +222,75 @@ inline void note_subnormal(const Register& x, Register& found) {
 #endif
 }
 
-using Marks = std::int16_t __attribute__((vector_size(sizeof(Register))));
+// The first halves of numbers of two registers, half of each in either half of this.
+using Halves = std::uint32_t __attribute__((vector_size(sizeof(Register))));
 
-// found_t becomes something else than zero in its last 16 bits where those of x_t are zeros; its
-// other bits mean nothing.
-inline void note_whole(const Register& x, Marks& found) {
-  Marks bits;
-  std::memcpy(&bits, &x, sizeof bits);
-  found |= bits == 0;
+// Of bits: those of lane t of a and b are in lanes 2 (t - t % 2) + t % 2 and two further on.
+inline void take_halves(const Register& a, const Register& b, Halves& to) {
+#if defined(__AVX__)
+  to = reinterpret_cast<Halves>(_mm256_shuffle_ps(_mm256_castpd_ps(a), _mm256_castpd_ps(b), 0x88));
+#elif defined(__SSE2__)
+  to = reinterpret_cast<Halves>(_mm_shuffle_ps(_mm_castpd_ps(a), _mm_castpd_ps(b), 0x88));
+#else
+  Halves bits[2];
+  std::memcpy(bits, &a, sizeof a);
+  std::memcpy(bits + 1, &b, sizeof b);
+  to = Halves{bits[0][0], bits[0][2], bits[1][0], bits[1][2]};
+#endif
 }
 
-// Whether each of these sums is finite and nothing was found by note_whole.
-inline bool is_clear(const Register& sum, const Marks& found) {
-  constexpr std::size_t n = sizeof(Register) / sizeof(std::uint64_t);
-  using Words = std::uint64_t __attribute__((vector_size(sizeof(Register))));
+// What was taken from a, and what from b.
+inline void store_halves(const Halves& from, std::uint32_t* of_a, std::uint32_t* of_b) {
+#if defined(__AVX2__)
+  const __m256i sorted = _mm256_permute4x64_epi64(reinterpret_cast<__m256i>(from), 0xd8);
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(of_a), _mm256_castsi256_si128(sorted));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(of_b), _mm256_extracti128_si256(sorted, 1));
+#else
+  constexpr std::size_t half = sizeof(std::uint64_t);
+  for (std::size_t t = 0; t < sizeof from / half; t += 2) {
+    std::memcpy(of_a + t, reinterpret_cast<const char*>(&from) + t * half, half);
+    std::memcpy(of_b + t, reinterpret_cast<const char*>(&from) + (t + 1) * half, half);
+  }
+#endif
+}
+
+// sum_t += x_t^2, x_t < 2^15.
+inline void add_squares(const Halves& x, Halves& sum) {
+#if defined(__AVX2__)
+  const __m256i bits = reinterpret_cast<__m256i>(x);
+  sum += reinterpret_cast<Halves>(_mm256_madd_epi16(bits, bits));
+#elif defined(__SSE2__) && !defined(__AVX__)
+  const __m128i bits = reinterpret_cast<__m128i>(x);
+  sum += reinterpret_cast<Halves>(_mm_madd_epi16(bits, bits));
+#else
+  sum += x * x;
+#endif
+}
+
+// found_t becomes something else than zero in its last 16 bits where those of x_t are below 3; its
+// other bits mean nothing.
+inline void note_near(const Halves& x, Halves& found) {
+#if defined(__AVX2__)
+  found |= reinterpret_cast<Halves>(
+      _mm256_subs_epu16(_mm256_set1_epi32(3), reinterpret_cast<__m256i>(x)));
+#elif defined(__SSE2__) && !defined(__AVX__)
+  found |=
+      reinterpret_cast<Halves>(_mm_subs_epu16(_mm_set1_epi32(3), reinterpret_cast<__m128i>(x)));
+#else
+  found |= reinterpret_cast<Halves>((x & 0xffff) < 3);
+#endif
+}
+
+// Whether each of these sums is finite and nothing was found by note_near.
+inline bool is_clear(const Register& sum, const Halves& found) {
   const Register none = sum - sum;
-  Words unclear;
-  Words marks;
+  Halves unclear;
   std::memcpy(&unclear, &none, sizeof unclear);
-  std::memcpy(&marks, &found, sizeof marks);
-  unclear |= marks & 0xffff;
+  unclear |= found & 0xffff;
+  std::uint64_t words[sizeof unclear / sizeof(std::uint64_t)];
+  std::memcpy(words, &unclear, sizeof unclear);
   std::uint64_t any = 0;
-  for (std::size_t t = 0; t < n; ++t) any |= unclear[t];
+  for (const std::uint64_t word : words) any |= word;
   return any == 0;
 }
 

@@ -27,7 +27,7 @@ constexpr double entries_per_count = 8.0;
 // Rows that are multiplied together, so that the matrix is read seldom enough.
 constexpr Index mixed_rows = 256;
 // Rows whose places are added up in doubles, which are exact far beyond, whatever their weights.
-constexpr Index rows_per_sum = 1024;
+constexpr Index rows_per_sum = 512;
 constexpr Index n_partial = 8;
 constexpr Index largest_bin = Index{1} << 20;
 constexpr int square_bits = 36;
@@ -96,8 +96,8 @@ constexpr Index exponent_stride = n_exponents + 16;
 // Rows, and columns, whose exponents are counted before any octave.
 constexpr Index exponent_rows = 1 << 15;
 constexpr Index exponent_columns = 1 << 8;
-// Rows whose places are found before any is counted.
-constexpr Index placed_rows = 16;
+// Rows whose places are found together.
+constexpr Index placed_rows = 8;
 
 // Calls each() n times, in runs whose lengths the compiler knows: processors guess wrong where
 // short loops end.
@@ -130,59 +130,122 @@ inline void for_registers(const double* row, Index n, const Find& find) {
   }
 }
 
-// A bin and a part of it, added to this, has its number in the bits from the 16th on, and the part
-// in those before: all are zero where the end of a bin is near. Of less than 2^20 bins.
-constexpr double to_bins = 0x1.8p36;
+// Parts of columns' intervals by products: division takes longer than all the rest. A part, counted
+// from the first of its column, and how much of it is behind x, is found as x times a factor, plus
+// an offset that leaves its number in 16 bits from the 16th on and, in those before, 2^16 times
+// what is behind and 1: wrong by little more than 1. Below 3, and from columns whose factor is NaN,
+// nothing is decided.
+class Parts {
+ public:
+  // Parts are 1/scale of half an interval; the first of column c is `first` + c times `step` and
+  // begins `shift` of a part before the interval; `last` is the last one.
+  Parts(const ConstVectorView<double>& middle, const ConstVectorView<double>& half, double scale,
+        double shift, double last, double step)
+      : factors_(in_registers(half, half.size(), 1.0)), last_(last) {
+    const Index n = half.size();
+    factors_ = scale / factors_.array();
+    offsets_ = Vector<double>::Zero(factors_.size());
+    lows_ = offsets_;
+    for (Index c = 0; c < factors_.size(); ++c) {
+      const double from = c < n ? middle[c] * factors_[c] : 0.25;
+      const bool decides = factors_[c] >= 0x1p-900 && factors_[c] <= 0x1p900 &&
+                           std::abs(from) <= 0x1p20 &&
+                           last + step * static_cast<double>(tile) < 0x1p15;
+      if (!decides) factors_[c] = std::nan("");
+      const double first = step * static_cast<double>(c % tile) + 0x1.8p36;
+      lows_[c] = first + 0.5;
+      offsets_[c] = first + scale + shift + 0x1p-16 - from;
+    }
+  }
 
-inline Index bin_in(const double& place) {
-  std::uint32_t bin;
-  std::memcpy(&bin, reinterpret_cast<const char*>(&place) + 2, sizeof bin);
-  return bin;
-}
+  // Calls found(parts, i) for pairs i of rows and some neighbouring columns from `left` on,
+  // read(x, row) of which reads their entries; `sum` and `near` are for is_clear.
+  template <bool missing, class Read, class Found>
+  void find(Index left, Index n_pairs, const Read& read, Register& sum, Halves& near,
+            const Found& found) const {
+    Register factor;
+    Register offset;
+    Register low;
+    load(factors_.data() + left, factor);
+    load(offsets_.data() + left, offset);
+    load(lows_.data() + left, low);
+    const Register high = low + last_;
+    Register all = {};  // a chain of additions of its own
+    for (Index i = 0; i < n_pairs; ++i) {
+      Register parts[2];
+      for (Index r = 0; r < 2; ++r) {
+        Register x;
+        read(x, 2 * i + r);
+        Register part = offset;
+        add_exact_product(x, factor, part);
+        if (missing) part = x == x ? part : low;
+        parts[r] = part;
+      }
+      all += parts[0] + parts[1];
+      for (Register& part : parts) clamp_to(low, high, part);
+      Halves halves;
+      take_halves(parts[0], parts[1], halves);
+      note_near(halves, near);
+      found(halves >> 16, i);
+    }
+    sum += all;
+  }
 
-// In which of n_bins equal parts of their columns' intervals entries lie. Division takes longer
-// than all the rest: a product, wrong by less than 2^-30 bins, decides unless it is near the end of
-// a bin.
+ private:
+  Vector<double> factors_, offsets_, lows_;
+  double last_;
+};
+
+struct Entries {
+  const double* first;
+  Index stride;  // from row to row
+};
+
+// In which of n_bins equal parts of their columns' intervals entries lie.
 class Bins {
  public:
   Bins(const ConstVectorView<double>& middle, const ConstVectorView<double>& half, Index n_bins)
       : n_bins_(n_bins),
         half_(static_cast<double>(n_bins) / 2),
-        middles_(in_registers(middle, middle.size(), -0.25 / half_)),
+        middles_(in_registers(middle, middle.size(), 0.0)),
         halves_(in_registers(half, half.size(), 1.0)),
-        factors_(half_ / halves_.array()) {
-    for (double& factor : factors_) {  // NaN decides nothing
-      if (!(factor >= 0x1p-900 && factor <= 0x1p900)) factor = std::nan("");
-    }
-  }
+        parts_(middle, half, half_, 0.0, static_cast<double>(n_bins - 1),
+               static_cast<double>(n_bins)) {}
 
-  // The bins of n columns of a row from the column `left` on, as numbers that `bin_in` reads. False
-  // for entries that are refused.
+  // The bins of at most placed_rows rows in n columns of a tile from the column `left` on, `width`
+  // for each row, counted from the first bin of `left`. False for entries that are refused.
   template <bool missing>
-  bool find(const double* values, Index left, Index n, double* bins) const {
-    const Register low = Register{} + (0.25 - half_);  // within the first bin, and the last one
-    const Register high = Register{} + (half_ - 0.5);
+  bool find(Entries rows, Index n_rows, Index left, Index n, Index width,
+            std::uint32_t* bins) const {
     Register sum = {};
-    Marks near = {};
-    for_registers(values, n, [&](const Register& x, Index c) {
-      Register middle;
-      Register factor;
-      load(middles_.data() + left + c, middle);
-      load(factors_.data() + left + c, factor);
-      Register place = (x - middle) * factor;
-      if (missing) place = x == x ? place : low;
-      sum += place;
-      clamp_to(low, high, place);
-      place += to_bins + half_;
-      note_whole(place, near);
-      store(place, bins + c);
-    });
-    return is_clear(sum, near) || divide<missing>(values, left, n, bins);
+    Halves near = {};
+    const auto find_some = [&](Index c, const auto& read) {
+      parts_.find<missing>(left + c, (n_rows + 1) / 2, read, sum, near,
+                           [&](const Halves& found, Index i) {
+                             std::uint32_t* const of_pair = bins + 2 * i * width + c;
+                             store_halves(found, of_pair, of_pair + width);
+                           });
+    };
+    const Index n_whole = n - n % n_at_once;
+    const auto row = [&](Index i) { return rows.first + std::min(i, n_rows - 1) * rows.stride; };
+    for (Index c = 0; c < n_whole; c += n_at_once) {
+      find_some(c, [&](Register& x, Index i) { load(row(i) + c, x); });
+    }
+    if (n > n_whole) {
+      find_some(n_whole,
+                [&](Register& x, Index i) { load_some(row(i) + n_whole, n - n_whole, x); });
+    }
+    if (is_clear(sum, near)) return true;
+    bool accepted = true;
+    for (Index i = 0; i < n_rows; ++i) {
+      accepted = divide<missing>(row(i), left, n, bins + i * width) && accepted;
+    }
+    return accepted;
   }
 
  private:
   template <bool missing>
-  bool divide(const double* values, Index left, Index n, double* bins) const {
+  bool divide(const double* values, Index left, Index n, std::uint32_t* bins) const {
     const Register one = Register{} + 1.0;
     const Register last = Register{} + static_cast<double>(n_bins_ - 1);
     Register refused = {};
@@ -195,8 +258,10 @@ class Bins {
       clamp_to(-one, one, place);
       place = (place + 1.0) * half_;
       clamp_to(Register{}, last, place);
-      truncate(place);
-      store(place + to_bins, bins + c);
+      for (Index t = 0; t < std::min(n_at_once, n - c); ++t) {
+        bins[c + t] =
+            static_cast<std::uint32_t>((c + t) * n_bins_) + static_cast<std::uint32_t>(place[t]);
+      }
       if (missing) x = x == x ? x : Register{};
       refused += x - x;
     });
@@ -205,7 +270,8 @@ class Bins {
 
   Index n_bins_;
   double half_;
-  Vector<double> middles_, halves_, factors_;
+  Vector<double> middles_, halves_;
+  Parts parts_;
 };
 
 // Some columns' sums of p and p^2, and how many entries are there: doubles, which are exact for
@@ -241,52 +307,103 @@ inline void add_places(Register x, const double* middle, const double* half, dou
   sums.square += weighted ? square * times : square;
 }
 
+// Sums of parts, and of their squares, of some pairs of rows.
+struct PartSums {
+  Halves sum = {};
+  Halves square = {};
+};
+
 // Of each row, registers of neighbouring columns; the last one shares some with the one before.
+// Rows that count once, with nothing missing, are added some together, by products where these
+// decide.
 template <bool missing, bool weighted, class Scalar>
 bool sums_of_places(const ConstRows<Scalar>& rows, Index first, Index last,
-                    const Vector<double>& middle, const Vector<double>& half, double unit,
-                    const RowWeights& weights, std::int64_t* counts) {
+                    const Vector<double>& middle, const Vector<double>& half, const Parts& parts,
+                    double unit, const RowWeights& weights, std::int64_t* counts) {
   const Index d = rows.cols();
   const Index tail = std::max<Index>(0, d - n_at_once);
-  std::vector<PlaceSums> sums(static_cast<std::size_t>((d + n_at_once - 1) / n_at_once));
+  const auto n_registers = static_cast<std::size_t>((d + n_at_once - 1) / n_at_once);
+  std::vector<PlaceSums> sums(n_registers);
+  std::vector<PartSums> before(n_registers);
+  std::vector<PartSums> after(n_registers);
+  const auto for_lefts = [=](const auto& each) {
+    for (Index left = 0; left < tail; left += n_at_once) each(left);
+    each(tail);
+  };
+  // False, and nothing added, where products do not decide.
+  const auto add_some = [&](const Scalar* row) {
+    Register sum = {};
+    Halves near = {};
+    const PartSums* from = before.data();
+    PartSums* to = after.data();
+    for_lefts([&](Index left) {
+      PartSums own = *from++;
+      parts.find<false>(
+          left, placed_rows / 2,
+          [&](Register& x, Index i) {
+            load_some(row + i * rows.outerStride() + left, std::min(d, n_at_once), x);
+          },
+          sum, near,
+          [&](const Halves& found, Index) {
+            own.sum += found;
+            add_squares(found, own.square);
+          });
+      *to++ = own;
+    });
+    const bool decided = is_clear(sum, near);
+    if (decided) before.swap(after);
+    return decided;
+  };
+  const Index ahead = std::max(placed_rows, row_distance<Scalar>(d)) * rows.outerStride();
+  constexpr Index line = 64 / static_cast<Index>(sizeof(Scalar));
   for (Index begin = first; begin < last; begin += rows_per_sum) {
     const Index end = std::min(last, begin + rows_per_sum);
     std::fill(sums.begin(), sums.end(), PlaceSums{});
+    std::fill(before.begin(), before.end(), PartSums{});
     Register refused = {};
     std::int64_t n_people = 0;
-    for (Index i = begin; i < end; ++i) {
+    std::int64_t n_added = 0;
+    for (Index i = begin; i < end;) {
       const Scalar* const row = &rows.coeffRef(i, 0);
+      if (!missing && !weighted && (i - begin) % placed_rows == 0 && end - i >= placed_rows) {
+        for (Index k = 0; k < placed_rows; ++k) {
+          for (Index j = 0; j < d; j += line)
+            expect_to_read(row + k * rows.outerStride() + ahead + j);
+        }
+        if (add_some(row)) {
+          n_added += placed_rows;
+          i += placed_rows;
+          continue;
+        }
+      }
       const std::int64_t weight = weight_of(weights, i);
       n_people += weight;
       PlaceSums* own = sums.data();
-      const auto add = [&](const Register& x, Index left) {
+      for_lefts([&](Index left) {
+        Register x;
+        load_some(row + left, std::min(d, n_at_once), x);
         add_places<missing, weighted>(x, middle.data() + left, half.data() + left, unit, weight,
                                       *own++, refused);
-      };
-      Register x;
-      for (Index left = 0; left < tail; left += n_at_once) {
-        load(row + left, x);
-        add(x, left);
-      }
-      load_some(row + tail, std::min(d, n_at_once), x);
-      add(x, tail);
+      });
+      ++i;
     }
     if (total(refused) != 0.0) return false;
+    const auto whole = static_cast<std::int64_t>(unit);
     for (Index j = 0; j < d; ++j) {
-      const PlaceSums& own = sums[static_cast<std::size_t>(j / n_at_once)];
+      const auto r = static_cast<std::size_t>(j / n_at_once);
       const auto t = static_cast<int>(j - std::min(j / n_at_once * n_at_once, tail));
-      counts[j] += static_cast<std::int64_t>(own.sum[t]);
-      counts[d + j] += static_cast<std::int64_t>(own.square[t]);
-      counts[2 * d + j] += missing ? static_cast<std::int64_t>(own.there[t]) : n_people;
+      const int k = 2 * (t - t % 2) + t % 2;
+      const std::int64_t sum = std::int64_t{before[r].sum[k]} + before[r].sum[k + 2];
+      const std::int64_t square = std::int64_t{before[r].square[k]} + before[r].square[k + 2];
+      counts[j] += static_cast<std::int64_t>(sums[r].sum[t]) + sum - n_added * whole;
+      counts[d + j] += static_cast<std::int64_t>(sums[r].square[t]) + square -
+                       (2 * sum - n_added * whole) * whole;
+      counts[2 * d + j] +=
+          missing ? static_cast<std::int64_t>(sums[r].there[t]) : n_people + n_added;
     }
   }
   return true;
 }
-
-struct Entries {
-  const double* first;
-  Index stride;  // from row to row
-};
 
 // Some columns of a block of rows in float64: as they lie, or copied to `memory`.
 template <class Block>
@@ -347,20 +464,19 @@ class NextBlock {
   }
 }
 
-// Adds rows' bins, as `Bins` found them, n_bins for each column.
+// Adds rows' bins, as `Bins` found them.
 template <bool missing>
-[[gnu::noinline]] void count_bins(const double* bins, Entries entries, Index n_rows, Index n,
-                                  Index n_bins, const std::int16_t* weight, std::int64_t* counts) {
-  for (Index i = 0; i < n_rows; ++i, entries.first += entries.stride) {
+[[gnu::noinline]] void count_bins(const std::uint32_t* bins, Index width, Entries entries,
+                                  Index n_rows, Index n, const std::int16_t* weight,
+                                  std::int64_t* counts) {
+  for (Index i = 0; i < n_rows; ++i, entries.first += entries.stride, bins += width) {
     const std::int64_t once = weight == nullptr ? 1 : weight[i];
-    std::int64_t* of_column = counts;
+    const std::uint32_t* bin = bins;
     const double* value = entries.first;
     for_columns(n, [&] {
-      of_column[bin_in(*bins++)] += missing && *value != *value ? 0 : once;
-      of_column += n_bins;
+      counts[*bin++] += missing && *value != *value ? 0 : once;
       ++value;
     });
-    bins += (n_at_once - n % n_at_once) % n_at_once;
   }
 }
 
@@ -640,25 +756,18 @@ bool count_places(const ConstRows<Scalar>& rows, const ConstIntegers& columns, b
   const Bins bins(middle, half, n_bins);
   const auto count = [&](const Entries& entries, NextBlock next, Index n_rows, Index left, Index n,
                          const std::int16_t* weight, std::int64_t* own) {
-    alignas(sizeof(Register)) double found[placed_rows * tile];
+    std::uint32_t found[placed_rows * tile];
     const Index width = (n + n_at_once - 1) / n_at_once * n_at_once;
-    const double* values = entries.first;
     for (Index begin = 0; begin < n_rows; begin += placed_rows) {
       const Index n_some = std::min(placed_rows, n_rows - begin);
-      for (Index i = 0; i < n_some; ++i) {
-        const double* const row = values + i * entries.stride;
-        double* const of_row = found + i * width;
-        next.ask_for_a_row();
-        if (!(missing ? bins.find<true>(row, left, n, of_row)
-                      : bins.find<false>(row, left, n, of_row))) {
-          return false;
-        }
+      for (Index i = 0; i < n_some; ++i) next.ask_for_a_row();
+      const Entries some{entries.first + begin * entries.stride, entries.stride};
+      if (!(missing ? bins.find<true>(some, n_some, left, n, width, found)
+                    : bins.find<false>(some, n_some, left, n, width, found))) {
+        return false;
       }
-      const Entries some{values, entries.stride};
       const std::int16_t* const of_some = weight == nullptr ? nullptr : weight + begin;
-      (missing ? count_bins<true> : count_bins<false>)(found, some, n_some, n, n_bins, of_some,
-                                                       own);
-      values += n_some * entries.stride;
+      (missing ? count_bins<true> : count_bins<false>)(found, width, some, n_some, n, of_some, own);
     }
     return true;
   };
@@ -680,9 +789,10 @@ bool sum_places(const ConstRows<Scalar>& rows, bool missing, const ConstVectorVi
   const Vector<double> m = in_registers(middle, middle.size(), 0.0);
   const Vector<double> h = in_registers(half, half.size(), 1.0);
   const double unit = std::ldexp(1.0, bits);
+  const Parts parts(middle, half, unit, 0.5, 2.0 * unit, 0.0);
   const auto add = [&](Index first, Index last, std::int64_t* own) {
     const auto sum_up = [&](auto sums) {
-      return sums(rows, first, last, m, h, unit, weights, own);
+      return sums(rows, first, last, m, h, parts, unit, weights, own);
     };
     if (weights.size() == 0) {
       return missing ? sum_up(sums_of_places<true, false, Scalar>)
