@@ -225,7 +225,6 @@ def in_a_process_of_its_own(steps: str) -> None:
     prelude = """
         import threadpoolctl
         from dpgep import _threads
-from dpgep._dispatch import core
         from dpgep._threads import thread_count, use_threads
 
         _threads._processors = lambda: 2
@@ -272,7 +271,6 @@ def test_lapack_has_one_thread_for_matrices_that_are_not_large() -> None:
         import numpy as np
         import dpgep
         from dpgep import _threads
-from dpgep._dispatch import core
         from dpgep.methods import eigen
 
         found, eigh = [], eigen._eigh
