@@ -7,6 +7,7 @@ products.
 
 from __future__ import annotations
 
+import itertools
 import statistics
 import time
 import warnings
@@ -33,6 +34,7 @@ MNIST_ROWS = 6000 if support.QUICK else None
 EPSILONS = (2.0,) if support.QUICK else (0.5, 2.0, 4.0)
 DELTA = 1e-6
 N_COMPONENTS = 5
+STATED, STATED_EPSILONS, STATED_SEEDS = (0.5, 3.0), (1.0, 30.0, 1000.0, np.inf), range(1 if support.QUICK else 4)
 JUDGED = 2.0  # of EPSILONS: below, privacy noise dominates the sampling noise that variance reduction removes
 
 
@@ -136,23 +138,26 @@ def dota2_rows() -> NDArray[np.float32]:
         return support.unit_rows(arrays["X_train"][:, 4:]).astype(np.float32)
 
 
-@pytest.mark.parametrize("method", ["dp-spca", "dp-vrpca"])
-@pytest.mark.parametrize("n_components", [1, 3])
-def test_stated_errors_are_true(n_components: int, method: str) -> None:
-    """Or the ascent says that it has not converged. Of single runs, which stray."""
+def test_stated_errors_are_true() -> None:
+    """Between half and three times the true one, or the ascent says that it has not converged. Of single runs."""
     sets = {"dota2": dota2_rows(), "a9a": support.unit_rows(a9a_rows().toarray()), "mnist": mnist_rows()}
-    for name, rows in sets.items():
+    held, astray = 0, []
+    for (name, rows), n_components in itertools.product(sets.items(), (1, 3)):
         n = len(rows)
         _, vectors = np.linalg.eigh((rows.T @ rows).astype(np.float64) / n)
         exact = vectors[:, : -n_components - 1 : -1].T
         problem = dpgep.pca(rows, bound=1.0, center=False, adjacency="add-remove", public_n=n)
-        for epsilon in (1.0, 30.0, 1000.0, np.inf):
+        for method, epsilon, seed in itertools.product(("dp-spca", "dp-vrpca"), STATED_EPSILONS, STATED_SEEDS):
+            asked = {"n_components": n_components, "method": method, "seed": seed}
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
-                found = dpgep.solve(
-                    problem, epsilon=epsilon, delta=DELTA, n_components=n_components, method=method, seed=0
-                )
+                found = dpgep.solve(problem, epsilon=epsilon, delta=DELTA, **asked)
             warned = any("has not converged" in str(warning.message) for warning in caught)
             ratio = found.diagnostics.expected_subspace_error / support.squared_sine_distance(found.components, exact)
-            what = f"{name}, {method}, K = {n_components}, epsilon {epsilon:g}: stated error over the true one"
-            support.say(f"{what} {ratio:.2g}{', has not converged' if warned else ''}")
+            if warned or STATED[0] <= ratio <= STATED[1]:
+                held += 1
+            else:
+                astray.append(f"{name}, {method}, K = {n_components}, epsilon {epsilon:g}, seed {seed}: {ratio:.2g}")
+    runs = held + len(astray)
+    support.say(f"stated over true errors of {runs} runs that are neither near nor warned of: {'; '.join(astray)}")
+    support.judge("stated errors near the true ones, or not converged: share of runs", held / runs, 0.95, at_least=True)

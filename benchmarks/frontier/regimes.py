@@ -20,7 +20,7 @@ import math
 import os
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,6 +30,7 @@ import numpy as np
 from block_products import covariance_root
 from clipped_power_map import Rows, clusters, decaying, heavy, mnist, sparse_counts, spiked
 from papers_figures import around_a_line, concentrated
+from threadpoolctl import threadpool_limits
 
 import dpgep
 
@@ -214,16 +215,14 @@ def seeds(setting: Setting) -> range:
     return range(max(SEEDS, min(101, ENTRIES // (setting.k * (setting.d - setting.k)))) if few else SEEDS)
 
 
-def medians(names: list[str], methods: tuple[str, ...]) -> dict[str, dict[str, float]]:
-    """Over seeds, one process for each processor."""
-    with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+def medians(names: list[str], methods: tuple[str, ...]) -> Iterator[tuple[str, dict[str, float]]]:
+    """Over seeds, one process for each processor, of one thread: more of them would wait for each other."""
+    with ProcessPoolExecutor(len(os.sched_getaffinity(0)), initializer=threadpool_limits, initargs=(1,)) as pool:
         drawn = {name: [pool.submit(errors, name, seed, methods) for seed in seeds(SETTINGS[name])] for name in names}
-        result = {}
         for name, futures in drawn.items():
             found = [future.result() for future in futures]
-            result[name] = {key: float(np.median([each[key] for each in found])) for key in found[0]}
             print(f"  {name}", file=sys.stderr, flush=True)
-    return result
+            yield name, {key: float(np.median([each[key] for each in found])) for key in found[0]}
 
 
 def ratio_of_auto(found: dict[str, float], methods: tuple[str, ...]) -> float:
@@ -297,12 +296,12 @@ def main() -> int:
         and not (chosen.quick and (setting.d > 100 or setting.make is real))
         and at_hand(setting)
     ]
-    result = medians(names, tuple(chosen.methods))
-    before = json.loads(chosen.json.read_text()) if chosen.json and chosen.json.exists() else {}
-    unknown, rows = dict.fromkeys((*METHODS, *FLOORS), math.nan), [n for n in SETTINGS if n in before or n in result]
-    result = {name: unknown | before.get(name, {}) | result.get(name, {}) for name in rows}
-    if chosen.json:
-        chosen.json.write_text(json.dumps(result, indent=1) + "\n")
+    result = json.loads(chosen.json.read_text()) if chosen.json and chosen.json.exists() else {}
+    for name, found in medians(names, tuple(chosen.methods)):
+        result[name] = dict.fromkeys((*METHODS, *FLOORS), math.nan) | result.get(name, {}) | found
+        if chosen.json:
+            chosen.json.write_text(json.dumps(result, indent=1) + "\n")
+    result = {name: result[name] for name in SETTINGS if name in result}
     print(table(result))
     if chosen.picture:
         draw(result, chosen.picture)
