@@ -4,8 +4,8 @@
     python benchmarks/bound_in_hindsight.py --every 1 --draws 11     # all of it: half an hour of a processor
 
 The tables are those of `real_tables.py`, delta is n^-1.1, errors are against the answer without noise about the table
-as given, medians over draws. A fixed bound is one of eight quantiles of the lengths of rows, the one with the least median
-error: nobody knows it, and it is paid for with nothing. "About zero": of the rows as they are, as `bound=` takes them.
+as given, medians over draws. A fixed bound is one of eight quantiles of the lengths of rows, the one with the least
+median error: nobody knows it, and it costs nothing. "About zero": of the rows as they are, as `bound=` takes them.
 "Known": rows about their mean, divided by their deviations where columns are standardized, both exact and free as well.
 Wanted of their ratio, in the geometric mean over the tables: 1.2, 0.8, 0.6 and 0.6 at epsilon 0.1, 0.3, 1 and 3 for
 standardized columns; 1.5 for columns in units, and at most 5 in each table.
