@@ -6,6 +6,7 @@
 #include <string>
 
 #include "dpgep/parallel.hpp"
+#include "partial_sums.hpp"
 #include "prefetch.hpp"
 
 namespace dpgep {
@@ -78,7 +79,8 @@ void keyed_column_sums(const std::vector<ConstVectorView<std::uint8_t>>& columns
   if (sums.rows() != (begun + n + height - 1) / height || sums.cols() != 2 * d) {
     throw std::invalid_argument("sums must have a row for each block, two for each column");
   }
-  parallel_for(sums.rows() * d, n_threads, [&](Index task) {
+  const double work = static_cast<double>(n) * static_cast<double>(d);
+  parallel_for(sums.rows() * d, threads_for(work, n_threads), [&](Index task) {
     const Index i = task / d;
     const Index j = task % d;
     const Index first = std::max<Index>(0, i * height - begun);

@@ -39,6 +39,19 @@ def test_columns_are_cut_into_blocks_of_as_many_words_as_keys(data, begun, n, d,
     assert np.array_equal(sums.reshape(expected.shape), expected)
 
 
+@pytest.mark.parametrize("n_threads", [1, 2, 5])
+def test_columns_that_threads_share(n_threads):
+    """Of enough words for more threads than one, from the middle of a block to that of another."""
+    begun, words = 40, np.random.default_rng(1).integers(0, 2**64, size=(3, 200_000), dtype=np.uint64)
+    padded = np.zeros((3, 3126 * 64), np.uint64)
+    padded[:, begun : begun + words.shape[1]] = words
+    blocks = padded.reshape(3, -1, 64)
+    expected = np.stack([(blocks * KEYS[0]).sum(axis=2), (blocks.byteswap() * KEYS[1]).sum(axis=2)], axis=2)
+    sums = np.empty((blocks.shape[1], 6), np.uint64)
+    core.keyed_column_sums([each.view(np.uint8) for each in words], begun, *KEYS, sums, n_threads)
+    assert np.array_equal(sums.reshape(-1, 3, 2), expected.swapaxes(0, 1))
+
+
 def test_parts_of_words_and_missing_keys_are_refused():
     with pytest.raises(ValueError, match="whole words"):
         core.keyed_sums(np.zeros(9, np.uint8), *KEYS)
