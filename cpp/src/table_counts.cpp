@@ -428,7 +428,8 @@ class NextBlock {
  public:
   template <class Block>
   NextBlock(const Block& block, const std::int64_t* columns, Index n)
-      : row_(reinterpret_cast<const char*>(block.data() + columns[0])),
+      : row_(block.size() == 0 ? nullptr
+                               : reinterpret_cast<const char*>(block.data() + columns[0])),
         stride_(block.outerStride() * static_cast<Index>(sizeof(typename Block::Scalar))),
         size_((columns[n - 1] - columns[0] + 1) *
               static_cast<Index>(sizeof(typename Block::Scalar))),
