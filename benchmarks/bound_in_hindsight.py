@@ -1,7 +1,7 @@
 """`bound="auto"` beside the best fixed bound in hindsight: principal components of real tables.
 
     python benchmarks/bound_in_hindsight.py                          # every fifth table, three draws
-    python benchmarks/bound_in_hindsight.py --every 1 --draws 11     # all of it: half an hour of a processor
+    python benchmarks/bound_in_hindsight.py --every 1 --draws 11     # all of it: two minutes of a processor
 
 The tables are those of `real_tables.py`, delta is n^-1.1, errors are against the answer without noise about the table
 as given, medians over draws. A fixed bound is one of eight quantiles of the lengths of rows, the one with the least
