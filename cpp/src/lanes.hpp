@@ -222,73 +222,82 @@ inline void note_subnormal(const Register& x, Register& found) {
 #endif
 }
 
-// The first halves of numbers of two registers, half of each in either half of this.
-using Halves = std::uint32_t __attribute__((vector_size(sizeof(Register))));
+// Integers of the lanes of two registers, or of pairs of them: two of 16 bits in each.
+using Words = std::uint32_t __attribute__((vector_size(sizeof(Register))));
 
-// Of bits: those of lane t of a and b are in lanes 2 (t - t % 2) + t % 2 and two further on.
-inline void take_halves(const Register& a, const Register& b, Halves& to) {
+// The lanes of a, then those of b, as integers less than 1 away; 2^31 where none has 32 bits.
+inline void take_words(const Register& a, const Register& b, Words& to) {
 #if defined(__AVX__)
-  to = reinterpret_cast<Halves>(_mm256_shuffle_ps(_mm256_castpd_ps(a), _mm256_castpd_ps(b), 0x88));
+  to = reinterpret_cast<Words>(_mm256_set_m128i(_mm256_cvttpd_epi32(b), _mm256_cvttpd_epi32(a)));
 #elif defined(__SSE2__)
-  to = reinterpret_cast<Halves>(_mm_shuffle_ps(_mm_castpd_ps(a), _mm_castpd_ps(b), 0x88));
+  to = reinterpret_cast<Words>(_mm_unpacklo_epi64(_mm_cvttpd_epi32(a), _mm_cvttpd_epi32(b)));
 #else
-  Halves bits[2];
-  std::memcpy(bits, &a, sizeof a);
-  std::memcpy(bits + 1, &b, sizeof b);
-  to = Halves{bits[0][0], bits[0][2], bits[1][0], bits[1][2]};
-#endif
-}
-
-// What was taken from a, and what from b.
-inline void store_halves(const Halves& from, std::uint32_t* of_a, std::uint32_t* of_b) {
-#if defined(__AVX2__)
-  const __m256i sorted = _mm256_permute4x64_epi64(reinterpret_cast<__m256i>(from), 0xd8);
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(of_a), _mm256_castsi256_si128(sorted));
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(of_b), _mm256_extracti128_si256(sorted, 1));
-#else
-  constexpr std::size_t half = sizeof(std::uint64_t);
-  for (std::size_t t = 0; t < sizeof from / half; t += 2) {
-    std::memcpy(of_a + t, reinterpret_cast<const char*>(&from) + t * half, half);
-    std::memcpy(of_b + t, reinterpret_cast<const char*>(&from) + (t + 1) * half, half);
+  constexpr double beyond = 0x1p31;
+  const Register* const from[] = {&a, &b};
+  for (int t = 0; t < 4; ++t) {
+    const double x = (*from[t / 2])[t % 2];
+    to[t] = x > -beyond && x < beyond ? static_cast<std::uint32_t>(static_cast<std::int32_t>(x))
+                                      : std::uint32_t{1} << 31;
   }
 #endif
 }
 
-// sum_t += x_t^2, x_t < 2^15.
-inline void add_squares(const Halves& x, Halves& sum) {
+// What was taken from a, and what from b.
+inline void store_words(const Words& from, std::uint32_t* of_a, std::uint32_t* of_b) {
+  constexpr std::size_t half = sizeof from / 2;
+  std::memcpy(of_a, &from, half);
+  std::memcpy(of_b, reinterpret_cast<const char*>(&from) + half, half);
+}
+
+// x, y -> the nearest numbers from 0 to `most` < 2^15, of integers of 16 bits.
+inline void clamp_pairs(std::int16_t most, Words& pairs) {
 #if defined(__AVX2__)
-  const __m256i bits = reinterpret_cast<__m256i>(x);
-  sum += reinterpret_cast<Halves>(_mm256_madd_epi16(bits, bits));
+  const __m256i least = _mm256_max_epi16(reinterpret_cast<__m256i>(pairs), __m256i{});
+  pairs = reinterpret_cast<Words>(_mm256_min_epi16(least, _mm256_set1_epi16(most)));
 #elif defined(__SSE2__) && !defined(__AVX__)
-  const __m128i bits = reinterpret_cast<__m128i>(x);
-  sum += reinterpret_cast<Halves>(_mm_madd_epi16(bits, bits));
+  const __m128i least = _mm_max_epi16(reinterpret_cast<__m128i>(pairs), __m128i{});
+  pairs = reinterpret_cast<Words>(_mm_min_epi16(least, _mm_set1_epi16(most)));
 #else
-  sum += x * x;
+  using Shorts = std::int16_t __attribute__((vector_size(sizeof(Words))));
+  Shorts each;
+  std::memcpy(&each, &pairs, sizeof each);
+  each = each > 0 ? each : Shorts{};
+  each = each < most ? each : Shorts{} + most;
+  std::memcpy(&pairs, &each, sizeof each);
+#endif
+}
+
+// sum_t += x_t u_t + y_t v_t of pairs of integers (x, y) and (u, v) from 0 to 2^15 - 1.
+inline void add_products(const Words& xy, const Words& uv, Words& sum) {
+#if defined(__AVX2__)
+  sum += reinterpret_cast<Words>(
+      _mm256_madd_epi16(reinterpret_cast<__m256i>(xy), reinterpret_cast<__m256i>(uv)));
+#elif defined(__SSE2__) && !defined(__AVX__)
+  sum += reinterpret_cast<Words>(
+      _mm_madd_epi16(reinterpret_cast<__m128i>(xy), reinterpret_cast<__m128i>(uv)));
+#else
+  sum += (xy & 0xffff) * (uv & 0xffff) + (xy >> 16) * (uv >> 16);
 #endif
 }
 
 // found_t becomes something else than zero in its last 16 bits where those of x_t are below 3; its
 // other bits mean nothing.
-inline void note_near(const Halves& x, Halves& found) {
+inline void note_near(const Words& x, Words& found) {
 #if defined(__AVX2__)
-  found |= reinterpret_cast<Halves>(
+  found |= reinterpret_cast<Words>(
       _mm256_subs_epu16(_mm256_set1_epi32(3), reinterpret_cast<__m256i>(x)));
 #elif defined(__SSE2__) && !defined(__AVX__)
-  found |=
-      reinterpret_cast<Halves>(_mm_subs_epu16(_mm_set1_epi32(3), reinterpret_cast<__m128i>(x)));
+  found |= reinterpret_cast<Words>(_mm_subs_epu16(_mm_set1_epi32(3), reinterpret_cast<__m128i>(x)));
 #else
-  found |= reinterpret_cast<Halves>((x & 0xffff) < 3);
+  found |= reinterpret_cast<Words>((x & 0xffff) < 3);
 #endif
 }
 
-// Whether each of these sums is finite and nothing was found by note_near.
-inline bool is_clear(const Register& sum, const Halves& found) {
-  const Register none = sum - sum;
-  Halves unclear;
-  std::memcpy(&unclear, &none, sizeof unclear);
-  unclear |= found & 0xffff;
-  std::uint64_t words[sizeof unclear / sizeof(std::uint64_t)];
-  std::memcpy(words, &unclear, sizeof unclear);
+// Whether note_near found nothing.
+inline bool is_clear(const Words& found) {
+  const Words near = found & 0xffff;
+  std::uint64_t words[sizeof near / sizeof(std::uint64_t)];
+  std::memcpy(words, &near, sizeof near);
   std::uint64_t any = 0;
   for (const std::uint64_t word : words) any |= word;
   return any == 0;

@@ -98,6 +98,13 @@ constexpr Index exponent_rows = 1 << 15;
 constexpr Index exponent_columns = 1 << 8;
 // Rows whose places are found together.
 constexpr Index placed_rows = 8;
+// Bins of which two rows' are counted together, in half the time; counts of these pairs, in sets of
+// the cache that no other column has; rows that 16 bits can count.
+constexpr std::uint32_t paired_bins = 32;
+constexpr Index pair_stride = paired_bins * paired_bins + 32;
+constexpr Index paired_rows = 1 << 16;
+// Fewer rows take longer with them.
+constexpr Index pairing_rows = 1 << 11;
 
 // Calls each() n times, in runs whose lengths the compiler knows: processors guess wrong where
 // short loops end.
@@ -130,70 +137,75 @@ inline void for_registers(const double* row, Index n, const Find& find) {
   }
 }
 
+// Calls find(left) for registers of neighbouring columns from `left` on, at most n; the last one
+// shares some with the one before.
+template <class Find>
+inline void for_lefts(Index n, const Find& find) {
+  const Index last = std::max<Index>(0, n - n_at_once);
+  for (Index left = 0; left < last; left += n_at_once) find(left);
+  find(last);
+}
+
 // Parts of columns' intervals by products: division takes longer than all the rest. A part, counted
 // from the first of its column, and how much of it is behind x, is found as x times a factor, plus
-// an offset that leaves its number in 16 bits from the 16th on and, in those before, 2^16 times
-// what is behind and 1: wrong by little more than 1. Below 3, and from columns whose factor is NaN,
-// nothing is decided.
+// an offset: an integer with the part in its first 16 bits and, in the others, 2^16 times what is
+// behind, and 1; wrong by little more than 1. Nothing is decided below 3, of parts 2^15 away, of
+// infinities and NaN, whose integers end in zeros, and in columns whose factor is NaN.
 class Parts {
  public:
-  // Parts are 1/scale of half an interval; the first of column c is `first` + c times `step` and
-  // begins `shift` of a part before the interval; `last` is the last one.
+  // Parts are 1/scale of half an interval; the first begins `shift` of a part before the interval;
+  // `last` is the last one.
   Parts(const ConstVectorView<double>& middle, const ConstVectorView<double>& half, double scale,
-        double shift, double last, double step)
-      : factors_(in_registers(half, half.size(), 1.0)), last_(last) {
+        double shift, double last)
+      : factors_(in_registers(half, half.size(), 1.0)),
+        amid_(unit * (std::floor(scale) + 0.5)),
+        last_(static_cast<std::int16_t>(std::min(last, 0x1p15 - 1.0))) {
     const Index n = half.size();
     factors_ = scale / factors_.array();
     offsets_ = Vector<double>::Zero(factors_.size());
-    lows_ = offsets_;
     for (Index c = 0; c < factors_.size(); ++c) {
       const double from = c < n ? middle[c] * factors_[c] : 0.25;
       const bool decides = factors_[c] >= 0x1p-900 && factors_[c] <= 0x1p900 &&
-                           std::abs(from) <= 0x1p20 &&
-                           last + step * static_cast<double>(tile) < 0x1p15;
-      if (!decides) factors_[c] = std::nan("");
-      const double first = step * static_cast<double>(c % tile) + 0x1.8p36;
-      lows_[c] = first + 0.5;
-      offsets_[c] = first + scale + shift + 0x1p-16 - from;
+                           std::abs(from) <= 0x1p20 && last < 0x1p15;
+      factors_[c] = decides ? unit * factors_[c] : std::nan("");
+      offsets_[c] = unit * (scale + shift - from) + 1.0;
     }
   }
 
-  // Calls found(parts, i) for pairs i of rows and some neighbouring columns from `left` on,
-  // read(x, row) of which reads their entries; `sum` and `near` are for is_clear.
+  // Calls found(pairs, i) for each four rows of some neighbouring columns from `left` on, read(x,
+  // row) of which reads their entries: first the pairs of rows 4 i and 4 i + 1, then the others.
+  // What is missing counts as amid its column. `near` is for is_clear.
   template <bool missing, class Read, class Found>
-  void find(Index left, Index n_pairs, const Read& read, Register& sum, Halves& near,
-            const Found& found) const {
+  void find(Index left, Index n_fours, const Read& read, Words& near, const Found& found) const {
     Register factor;
     Register offset;
-    Register low;
     load(factors_.data() + left, factor);
     load(offsets_.data() + left, offset);
-    load(lows_.data() + left, low);
-    const Register high = low + last_;
-    Register all = {};  // a chain of additions of its own
-    for (Index i = 0; i < n_pairs; ++i) {
-      Register parts[2];
-      for (Index r = 0; r < 2; ++r) {
+    for (Index i = 0; i < n_fours; ++i) {
+      Register parts[4];
+      for (Index r = 0; r < 4; ++r) {
         Register x;
-        read(x, 2 * i + r);
-        Register part = offset;
-        add_exact_product(x, factor, part);
-        if (missing) part = x == x ? part : low;
-        parts[r] = part;
+        read(x, 4 * i + r);
+        parts[r] = offset;
+        add_exact_product(x, factor, parts[r]);
+        if (missing) parts[r] = x == x ? parts[r] : Register{} + amid_;
       }
-      all += parts[0] + parts[1];
-      for (Register& part : parts) clamp_to(low, high, part);
-      Halves halves;
-      take_halves(parts[0], parts[1], halves);
-      note_near(halves, near);
-      found(halves >> 16, i);
+      Words words[2];
+      for (Index r = 0; r < 2; ++r) {
+        take_words(parts[r], parts[r + 2], words[r]);
+        note_near(words[r], near);
+      }
+      Words pairs = (words[0] >> 16) | (words[1] & 0xffff0000);
+      clamp_pairs(last_, pairs);
+      found(pairs, i);
     }
-    sum += all;
   }
 
  private:
-  Vector<double> factors_, offsets_, lows_;
-  double last_;
+  static constexpr double unit = 0x1p16;
+  Vector<double> factors_, offsets_;
+  double amid_;
+  std::int16_t last_;
 };
 
 struct Entries {
@@ -201,7 +213,8 @@ struct Entries {
   Index stride;  // from row to row
 };
 
-// In which of n_bins equal parts of their columns' intervals entries lie.
+// In which of n_bins equal parts of their columns' intervals entries lie: at most placed_rows rows
+// in n columns of a tile from the column `left` on.
 class Bins {
  public:
   Bins(const ConstVectorView<double>& middle, const ConstVectorView<double>& half, Index n_bins)
@@ -209,65 +222,66 @@ class Bins {
         half_(static_cast<double>(n_bins) / 2),
         middles_(in_registers(middle, middle.size(), 0.0)),
         halves_(in_registers(half, half.size(), 1.0)),
-        parts_(middle, half, half_, 0.0, static_cast<double>(n_bins - 1),
-               static_cast<double>(n_bins)) {}
+        parts_(middle, half, half_, 0.0, static_cast<double>(n_bins - 1)) {}
 
-  // The bins of at most placed_rows rows in n columns of a tile from the column `left` on, `width`
-  // for each row, counted from the first bin of `left`. False for entries that are refused.
-  template <bool missing>
-  bool find(Entries rows, Index n_rows, Index left, Index n, Index width,
-            std::uint32_t* bins) const {
-    Register sum = {};
-    Halves near = {};
-    const auto find_some = [&](Index c, const auto& read) {
-      parts_.find<missing>(left + c, (n_rows + 1) / 2, read, sum, near,
-                           [&](const Halves& found, Index i) {
-                             std::uint32_t* const of_pair = bins + 2 * i * width + c;
-                             store_halves(found, of_pair, of_pair + width);
-                           });
-    };
-    const Index n_whole = n - n % n_at_once;
-    const auto row = [&](Index i) { return rows.first + std::min(i, n_rows - 1) * rows.stride; };
-    for (Index c = 0; c < n_whole; c += n_at_once) {
-      find_some(c, [&](Register& x, Index i) { load(row(i) + c, x); });
-    }
-    if (n > n_whole) {
-      find_some(n_whole,
-                [&](Register& x, Index i) { load_some(row(i) + n_whole, n - n_whole, x); });
-    }
-    if (is_clear(sum, near)) return true;
-    bool accepted = true;
-    for (Index i = 0; i < n_rows; ++i) {
-      accepted = divide<missing>(row(i), left, n, bins + i * width) && accepted;
-    }
-    return accepted;
+  // The bins, `width` for each row, or 32 times the first one's and the second one's of each pair
+  // of rows. False where products do not decide.
+  template <bool missing, bool paired>
+  bool multiply(Entries rows, Index n_rows, Index left, Index n, Index width,
+                std::uint32_t* bins) const {
+    Words near = {};
+    const Words factors = Words{} + (paired_bins | 1 << 16);
+    for_lefts(n, [&](Index c) {
+      parts_.find<missing>(
+          left + c, paired ? placed_rows / 4 : (n_rows + 3) / 4,
+          [&](Register& x, Index i) {
+            load_some(rows.first + (paired ? i : std::min(i, n_rows - 1)) * rows.stride + c,
+                      std::min(n, n_at_once), x);
+          },
+          near,
+          [&](const Words& pairs, Index i) {
+            if (paired) {
+              Words both = {};
+              add_products(pairs, factors, both);
+              store_words(both, bins + 2 * i * width + c, bins + (2 * i + 1) * width + c);
+            } else {
+              std::uint32_t* const of_four = bins + 4 * i * width + c;
+              store_words(pairs & 0xffff, of_four, of_four + 2 * width);
+              store_words(pairs >> 16, of_four + width, of_four + 3 * width);
+            }
+          });
+    });
+    return is_clear(near);
   }
 
- private:
+  // The bins, `width` for each row. False for entries that are refused.
   template <bool missing>
-  bool divide(const double* values, Index left, Index n, std::uint32_t* bins) const {
+  bool divide(Entries rows, Index n_rows, Index left, Index n, Index width,
+              std::uint32_t* bins) const {
     const Register one = Register{} + 1.0;
     const Register last = Register{} + static_cast<double>(n_bins_ - 1);
     Register refused = {};
-    for_registers(values, n, [&](Register x, Index c) {
-      Register middle;
-      Register half;
-      load(middles_.data() + left + c, middle);
-      load(halves_.data() + left + c, half);
-      Register place = (x - middle) / half;
-      clamp_to(-one, one, place);
-      place = (place + 1.0) * half_;
-      clamp_to(Register{}, last, place);
-      for (Index t = 0; t < std::min(n_at_once, n - c); ++t) {
-        bins[c + t] =
-            static_cast<std::uint32_t>((c + t) * n_bins_) + static_cast<std::uint32_t>(place[t]);
-      }
-      if (missing) x = x == x ? x : Register{};
-      refused += x - x;
-    });
+    for (Index i = 0; i < n_rows; ++i, rows.first += rows.stride, bins += width) {
+      for_lefts(n, [&](Index c) {
+        Register x;
+        Register middle;
+        Register half;
+        load_some(rows.first + c, std::min(n, n_at_once), x);
+        load(middles_.data() + left + c, middle);
+        load(halves_.data() + left + c, half);
+        Register place = (x - middle) / half;
+        clamp_to(-one, one, place);
+        place = (place + 1.0) * half_;
+        clamp_to(Register{}, last, place);
+        for (Index t = 0; t < n_at_once; ++t) bins[c + t] = static_cast<std::uint32_t>(place[t]);
+        if (missing) x = x == x ? x : Register{};
+        refused += x - x;
+      });
+    }
     return total(refused) == 0.0;
   }
 
+ private:
   Index n_bins_;
   double half_;
   Vector<double> middles_, halves_;
@@ -309,13 +323,12 @@ inline void add_places(Register x, const double* middle, const double* half, dou
 
 // Sums of parts, and of their squares, of some pairs of rows.
 struct PartSums {
-  Halves sum = {};
-  Halves square = {};
+  Words sum = {};
+  Words square = {};
 };
 
-// Of each row, registers of neighbouring columns; the last one shares some with the one before.
-// Rows that count once, with nothing missing, are added some together, by products where these
-// decide.
+// Of each row, registers of neighbouring columns. Rows that count once, with nothing missing, are
+// added some together, by products where these decide.
 template <bool missing, bool weighted, class Scalar>
 bool sums_of_places(const ConstRows<Scalar>& rows, Index first, Index last,
                     const Vector<double>& middle, const Vector<double>& half, const Parts& parts,
@@ -326,31 +339,26 @@ bool sums_of_places(const ConstRows<Scalar>& rows, Index first, Index last,
   std::vector<PlaceSums> sums(n_registers);
   std::vector<PartSums> before(n_registers);
   std::vector<PartSums> after(n_registers);
-  const auto for_lefts = [=](const auto& each) {
-    for (Index left = 0; left < tail; left += n_at_once) each(left);
-    each(tail);
-  };
   // False, and nothing added, where products do not decide.
   const auto add_some = [&](const Scalar* row) {
-    Register sum = {};
-    Halves near = {};
+    Words near = {};
     const PartSums* from = before.data();
     PartSums* to = after.data();
-    for_lefts([&](Index left) {
+    for_lefts(d, [&](Index left) {
       PartSums own = *from++;
       parts.find<false>(
-          left, placed_rows / 2,
+          left, placed_rows / 4,
           [&](Register& x, Index i) {
             load_some(row + i * rows.outerStride() + left, std::min(d, n_at_once), x);
           },
-          sum, near,
-          [&](const Halves& found, Index) {
-            own.sum += found;
-            add_squares(found, own.square);
+          near,
+          [&](const Words& pairs, Index) {
+            add_products(pairs, Words{} + 0x10001, own.sum);
+            add_products(pairs, pairs, own.square);
           });
       *to++ = own;
     });
-    const bool decided = is_clear(sum, near);
+    const bool decided = is_clear(near);
     if (decided) before.swap(after);
     return decided;
   };
@@ -379,7 +387,7 @@ bool sums_of_places(const ConstRows<Scalar>& rows, Index first, Index last,
       const std::int64_t weight = weight_of(weights, i);
       n_people += weight;
       PlaceSums* own = sums.data();
-      for_lefts([&](Index left) {
+      for_lefts(d, [&](Index left) {
         Register x;
         load_some(row + left, std::min(d, n_at_once), x);
         add_places<missing, weighted>(x, middle.data() + left, half.data() + left, unit, weight,
@@ -392,9 +400,9 @@ bool sums_of_places(const ConstRows<Scalar>& rows, Index first, Index last,
     for (Index j = 0; j < d; ++j) {
       const auto r = static_cast<std::size_t>(j / n_at_once);
       const auto t = static_cast<int>(j - std::min(j / n_at_once * n_at_once, tail));
-      const int k = 2 * (t - t % 2) + t % 2;
-      const std::int64_t sum = std::int64_t{before[r].sum[k]} + before[r].sum[k + 2];
-      const std::int64_t square = std::int64_t{before[r].square[k]} + before[r].square[k + 2];
+      const auto both = [t](const Words& of) { return std::int64_t{of[t]} + of[t + n_at_once]; };
+      const std::int64_t sum = both(before[r].sum);
+      const std::int64_t square = both(before[r].square);
       counts[j] += static_cast<std::int64_t>(sums[r].sum[t]) + sum - n_added * whole;
       counts[d + j] += static_cast<std::int64_t>(sums[r].square[t]) + square -
                        (2 * sum - n_added * whole) * whole;
@@ -407,19 +415,20 @@ bool sums_of_places(const ConstRows<Scalar>& rows, Index first, Index last,
 
 // Some columns of a block of rows in float64: as they lie, or copied to `memory`.
 template <class Block>
-Entries entries_of(const Block& block, const std::int64_t* columns, Index n, double* memory) {
+Entries entries_of(const Block& block, const std::int64_t* columns, Index n,
+                   std::vector<double>& memory) {
   using Scalar = typename Block::Scalar;
   if constexpr (std::is_same_v<Scalar, double>) {
     bool neighbours = true;
     for (Index c = 1; c < n; ++c) neighbours = neighbours && columns[c] == columns[0] + c;
     if (neighbours) return {&block.coeffRef(0, columns[0]), block.outerStride()};
   }
-  for (Index i = 0; i < block.rows(); ++i) {
-    for (Index c = 0; c < n; ++c) {
-      memory[i * tile + c] = static_cast<double>(block.coeff(i, columns[c]));
-    }
+  memory.resize(static_cast<std::size_t>(block.rows() * tile));
+  double* row = memory.data();
+  for (Index i = 0; i < block.rows(); ++i, row += tile) {
+    for (Index c = 0; c < n; ++c) row[c] = static_cast<double>(block.coeff(i, columns[c]));
   }
-  return {memory, tile};
+  return {memory.data(), tile};
 }
 
 // The same columns of the next block of rows, asked for row by row while those of this one are
@@ -435,11 +444,18 @@ class NextBlock {
               static_cast<Index>(sizeof(typename Block::Scalar))),
         n_rows_(block.rows()) {}
 
-  void ask_for_a_row() {
-    if (n_rows_ == 0) return;
-    for (Index j = 0; j < size_; j += 64) expect_to_read_later(row_ + j);
-    row_ += stride_;
-    --n_rows_;
+  void ask_for_a_row() { ask_for_rows(1); }
+
+  void ask_for_rows(Index n) {
+    n = std::min(n, n_rows_);
+    n_rows_ -= n;
+    const bool together = stride_ < size_ + 64;
+    const Index n_runs = together ? std::min<Index>(n, 1) : n;
+    const Index length = together ? n * stride_ : size_;
+    for (Index i = 0; i < n_runs; ++i) {
+      for (Index j = 0; j < length; j += 64) expect_to_read_later(row_ + i * stride_ + j);
+    }
+    row_ += n * stride_;
   }
 
  private:
@@ -468,17 +484,47 @@ class NextBlock {
 // Adds rows' bins, as `Bins` found them.
 template <bool missing>
 [[gnu::noinline]] void count_bins(const std::uint32_t* bins, Index width, Entries entries,
-                                  Index n_rows, Index n, const std::int16_t* weight,
+                                  Index n_rows, Index n, Index n_bins, const std::int16_t* weight,
                                   std::int64_t* counts) {
   for (Index i = 0; i < n_rows; ++i, entries.first += entries.stride, bins += width) {
     const std::int64_t once = weight == nullptr ? 1 : weight[i];
     const std::uint32_t* bin = bins;
     const double* value = entries.first;
+    std::int64_t* of_column = counts;
     for_columns(n, [&] {
-      counts[*bin++] += missing && *value != *value ? 0 : once;
+      of_column[*bin++] += missing && *value != *value ? 0 : once;
+      of_column += n_bins;
       ++value;
     });
   }
+}
+
+// Adds pairs of bins, pair_stride counts for each column.
+[[gnu::noinline]] void count_pairs(const std::uint32_t* pairs, Index width, Index n,
+                                   std::uint16_t* counts) {
+  for (Index i = 0; i < placed_rows / 2; ++i, pairs += width) {
+    const std::uint32_t* pair = pairs;
+    std::uint16_t* of_column = counts;
+    for_columns(n, [&] {
+      ++of_column[*pair++];
+      of_column += pair_stride;
+    });
+  }
+}
+
+// Adds a column's pairs to its bins, and sets them to zero.
+void sum_pairs(std::uint16_t* pairs, Index n_bins, std::int64_t* counts) {
+  std::uint32_t seconds[paired_bins] = {};
+  for (Index bin = 0; bin < n_bins; ++bin, pairs += paired_bins) {
+    std::uint32_t firsts = 0;
+    for (Index k = 0; k < Index{paired_bins}; ++k) {
+      firsts += pairs[k];
+      seconds[k] += pairs[k];
+      pairs[k] = 0;
+    }
+    counts[bin] += firsts;
+  }
+  for (Index bin = 0; bin < n_bins; ++bin) counts[bin] += seconds[bin];
 }
 
 // What some entries of a row hold.
@@ -515,25 +561,28 @@ inline Look look_at(const double* values, Index n) {
 
 // Calls count(entries, next block, n_rows, first column, n, weights, counts of that column) for a
 // tile of each block of rows, which adds to counts (n_columns, n_bins); `weights` begin at the
-// first of the rows; null: each counts once. False once it refuses an entry.
-template <class Scalar, class Count>
+// first of the rows; null: each counts once. False once it refuses an entry. After `most` rows, and
+// the last, sum_up() adds what was counted elsewhere.
+template <class Scalar, class Count, class SumUp>
 bool count_tiles(const ConstRows<Scalar>& rows, Index first, Index last,
-                 const ConstIntegers& columns, const RowWeights& weights, Index n_bins,
-                 const Count& count, std::int64_t* own) {
+                 const ConstIntegers& columns, const RowWeights& weights, Index n_bins, Index most,
+                 const Count& count, const SumUp& sum_up, std::int64_t* own) {
   const Index height = std::max<Index>(1, counted_entries / std::max<Index>(tile, rows.cols()));
-  std::vector<double> gathered(static_cast<std::size_t>(height * tile));
+  std::vector<double> gathered;
   for (Index begin = first; begin < last; begin += height) {
+    if ((begin - first) % (most / height * height) == 0 && begin > first) sum_up();
     for (Index left = 0; left < columns.size(); left += tile) {
       const Index n = std::min(tile, columns.size() - left);
       const auto block = rows.middleRows(begin, std::min(height, last - begin));
       const Index end = begin + block.rows();
       const NextBlock next(rows.middleRows(end, std::min(height, last - end)),
                            columns.data() + left, n);
-      const Entries entries = entries_of(block, columns.data() + left, n, gathered.data());
+      const Entries entries = entries_of(block, columns.data() + left, n, gathered);
       const std::int16_t* const weight = weights.size() == 0 ? nullptr : weights.data() + begin;
       if (!count(entries, next, block.rows(), left, n, weight, own + left * n_bins)) return false;
     }
   }
+  sum_up();
   return true;
 }
 
@@ -723,12 +772,9 @@ bool count_magnitudes(const ConstRows<Scalar>& rows, const ConstIntegers& column
       return accepted;
     };
     // few enough for 32 bits, whatever the weights
-    for (Index begin = first; begin < last; begin += exponent_rows) {
-      const Index end = std::min(last, begin + exponent_rows);
-      if (!count_tiles(rows, begin, end, some, weights, 2 * n_bins, count, own)) return false;
-      sum_up(of_exponents.data(), some.size(), own);
-    }
-    return true;
+    return count_tiles(
+        rows, first, last, some, weights, 2 * n_bins, exponent_rows, count,
+        [&] { sum_up(of_exponents.data(), some.size(), own); }, own);
   };
   const auto add = [&](Index first, Index last, std::int64_t* own) {
     bool accepted = true;
@@ -755,25 +801,45 @@ bool count_places(const ConstRows<Scalar>& rows, const ConstIntegers& columns, b
   require_weights(weights, rows.rows());
   require_interval(middle, half, columns.size());
   const Bins bins(middle, half, n_bins);
-  const auto count = [&](const Entries& entries, NextBlock next, Index n_rows, Index left, Index n,
-                         const std::int16_t* weight, std::int64_t* own) {
-    std::uint32_t found[placed_rows * tile];
-    const Index width = (n + n_at_once - 1) / n_at_once * n_at_once;
-    for (Index begin = 0; begin < n_rows; begin += placed_rows) {
-      const Index n_some = std::min(placed_rows, n_rows - begin);
-      for (Index i = 0; i < n_some; ++i) next.ask_for_a_row();
-      const Entries some{entries.first + begin * entries.stride, entries.stride};
-      if (!(missing ? bins.find<true>(some, n_some, left, n, width, found)
-                    : bins.find<false>(some, n_some, left, n, width, found))) {
-        return false;
-      }
-      const std::int16_t* const of_some = weight == nullptr ? nullptr : weight + begin;
-      (missing ? count_bins<true> : count_bins<false>)(found, width, some, n_some, n, of_some, own);
-    }
-    return true;
-  };
+  const bool pairs_of_bins = !missing && weights.size() == 0 && n_bins <= Index{paired_bins};
   const auto add = [&](Index first, Index last, std::int64_t* own) {
-    return count_tiles(rows, first, last, columns, weights, n_bins, count, own);
+    const bool paired = pairs_of_bins && last - first >= pairing_rows;
+    std::vector<std::uint16_t> pairs(
+        static_cast<std::size_t>(paired ? columns.size() * pair_stride : 0));
+    const auto count = [&](const Entries& entries, NextBlock next, Index n_rows, Index left,
+                           Index n, const std::int16_t* weight, std::int64_t* of_tile) {
+      std::uint32_t found[placed_rows * tile];
+      const Index width = std::max(n, n_at_once);
+      for (Index begin = 0; begin < n_rows; begin += placed_rows) {
+        const Index n_some = std::min(placed_rows, n_rows - begin);
+        next.ask_for_rows(n_some);
+        const Entries some{entries.first + begin * entries.stride, entries.stride};
+        const bool both = paired && n_some == placed_rows;
+        if (both && bins.multiply<false, true>(some, n_some, left, n, width, found)) {
+          count_pairs(found, width, n, pairs.data() + left * pair_stride);
+          continue;
+        }
+        const auto with = [&](auto is_missing) {
+          constexpr bool m = decltype(is_missing)::value;
+          if ((both || !bins.multiply<m, false>(some, n_some, left, n, width, found)) &&
+              !bins.divide<m>(some, n_some, left, n, width, found)) {
+            return false;
+          }
+          count_bins<m>(found, width, some, n_some, n, n_bins,
+                        weight == nullptr ? nullptr : weight + begin, of_tile);
+          return true;
+        };
+        if (!(missing ? with(std::true_type{}) : with(std::false_type{}))) return false;
+      }
+      return true;
+    };
+    const auto sum_up = [&] {
+      for (Index c = 0; paired && c < columns.size(); ++c) {
+        sum_pairs(pairs.data() + c * pair_stride, n_bins, own + c * n_bins);
+      }
+    };
+    return count_tiles(rows, first, last, columns, weights, n_bins, paired_rows, count, sum_up,
+                       own);
   };
   return sum_over_rows(rows.rows(), columns.size(), counts, n_threads, add);
 }
@@ -790,7 +856,7 @@ bool sum_places(const ConstRows<Scalar>& rows, bool missing, const ConstVectorVi
   const Vector<double> m = in_registers(middle, middle.size(), 0.0);
   const Vector<double> h = in_registers(half, half.size(), 1.0);
   const double unit = std::ldexp(1.0, bits);
-  const Parts parts(middle, half, unit, 0.5, 2.0 * unit, 0.0);
+  const Parts parts(middle, half, unit, 0.5, 2.0 * unit);
   const auto add = [&](Index first, Index last, std::int64_t* own) {
     const auto sum_up = [&](auto sums) {
       return sums(rows, first, last, m, h, parts, unit, weights, own);

@@ -179,6 +179,20 @@ def test_places_about_the_ends_of_bins(n_bins: int, missing: bool) -> None:
         np.testing.assert_array_equal(counts, expected, err_msg=name)
 
 
+@pytest.mark.parametrize("n", [2047, 2048, 2055, 140_001])
+def test_rows_alike_and_odd_rows_are_counted_in_pairs(n: int) -> None:
+    """More pairs of the same bins than 16 bits count, rows that are in no pair, and pairs of rows that lie apart."""
+    rows = np.zeros((n, 3)) + 0.3
+    rows[::2, 1], rows[-1, 2] = -0.6, 0.9
+    middle, half = np.zeros(3), np.ones(3)
+    for n_bins in (31, 32, 33):
+        expected = reference.count_places(rows, np.arange(3), middle, half, n_bins)
+        for name, kernel in KERNELS.items():
+            counts = np.zeros((3, n_bins), dtype=np.int64)
+            assert kernel.count_places(rows, np.arange(3), False, middle, half, counts)
+            np.testing.assert_array_equal(counts, expected, err_msg=name)
+
+
 @pytest.mark.parametrize("d", [1, 7, 40])
 def test_norms_about_the_ends_of_bins(d: int) -> None:
     """Where rounding decides, the kernel looks again: a last digit, and 2^-36 of the square, to each side."""
