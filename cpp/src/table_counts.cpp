@@ -492,7 +492,7 @@ template <bool missing>
     const double* value = entries.first;
     std::int64_t* of_column = counts;
     for_columns(n, [&] {
-      of_column[*bin++] += missing && *value != *value ? 0 : once;
+      of_column[*bin++] += missing ? once * static_cast<std::int64_t>(*value == *value) : once;
       of_column += n_bins;
       ++value;
     });
@@ -527,36 +527,25 @@ void sum_pairs(std::uint16_t* pairs, Index n_bins, std::int64_t* counts) {
   for (Index bin = 0; bin < n_bins; ++bin) counts[bin] += seconds[bin];
 }
 
-// What some entries of a row hold.
+// What some entries hold.
 struct Look {
-  bool refused;  // an infinity or, unless it is `missing`, NaN
-  bool plain;    // numbers alone, as exact as others, or zero
+  bool refused;    // an infinity or, unless it is `missing`, NaN
+  bool subnormal;  // numbers with fewer digits than others
 };
 
 template <bool missing>
-inline Look look_at(const double* values, Index n) {
-  Register sum = {};  // NaN once an entry is no finite number
-  Register infinite = {};
+inline Look look_at(Entries entries, Index n_rows, Index n) {
+  Register refused = {};  // NaN once an entry is
   Register subnormal = {};
-  const auto look = [&](const Register& x) {
-    const Register none = x - x;
-    sum += none;
-    if (missing) infinite += x == x ? none : Register{};
-    note_subnormal(x, subnormal);
-  };
-  const Index n_whole = n - n % n_at_once;
-  Register x;
-  for (Index c = 0; c < n_whole; c += n_at_once) {
-    load(values + c, x);
-    look(x);
+  for (Index i = 0; i < n_rows; ++i, entries.first += entries.stride) {
+    for_registers(entries.first, n, [&](const Register& x, Index) {
+      Register none = x - x;
+      if (missing) none = x == x ? none : Register{};
+      refused += none;
+      note_subnormal(x, subnormal);
+    });
   }
-  if (n > n_whole) {
-    load_some(values + n_whole, n - n_whole, x);
-    look(x);
-  }
-  const bool finite = total(sum) == 0.0;
-  const bool refused = missing ? total(infinite) != 0.0 : !finite;
-  return {refused, finite && total(subnormal) == 0.0};
+  return {total(refused) != 0.0, total(subnormal) != 0.0};
 }
 
 // Calls count(entries, next block, n_rows, first column, n, weights, counts of that column) for a
@@ -727,7 +716,8 @@ bool count_magnitudes(const ConstRows<Scalar>& rows, const ConstIntegers& column
         std::int32_t any = 0;
         for (Index e = begin; e < begin + run; ++e) any |= of_exponents[e];
         for (Index e = begin; any != 0 && e < begin + run; ++e) {
-          own[bin(static_cast<std::uint64_t>(e) << 52)] += of_exponents[e];
+          const bool there = (e & 0x7ff) != 0x7ff;  // infinities are refused
+          own[bin(static_cast<std::uint64_t>(e) << 52)] += there ? of_exponents[e] : 0;
           of_exponents[e] = 0;
         }
       }
@@ -741,15 +731,19 @@ bool count_magnitudes(const ConstRows<Scalar>& rows, const ConstIntegers& column
     }
     return sum;
   };
-  const auto look_again = [=](const double* values, Index n, std::int32_t weight,
+  const auto look_again = [=](Entries entries, Index n_rows, Index n, const std::int16_t* weight,
                               std::int32_t* of_exponents, std::int64_t* own) {
-    const Look look = missing ? look_at<true>(values, n) : look_at<false>(values, n);
-    if (look.plain) return true;
-    for (Index c = 0; c < n; ++c, own += 2 * n_bins) {
-      std::uint64_t bits;
-      std::memcpy(&bits, values + c, sizeof bits);
-      of_exponents[c * exponent_stride + static_cast<Index>(bits >> 52)] -= weight;
-      own[bin(bits)] += values[c] == values[c] ? weight : 0;
+    const Look look =
+        missing ? look_at<true>(entries, n_rows, n) : look_at<false>(entries, n_rows, n);
+    for (Index i = 0; i < n_rows && look.subnormal; ++i, entries.first += entries.stride) {
+      const std::int32_t once = weight == nullptr ? 1 : weight[i];
+      for (Index c = 0; c < n; ++c) {
+        std::uint64_t bits;
+        std::memcpy(&bits, entries.first + c, sizeof bits);
+        if (((bits >> 52) & 0x7ff) != 0) continue;
+        of_exponents[c * exponent_stride + static_cast<Index>(bits >> 52)] -= once;
+        own[c * 2 * n_bins + bin(bits)] += once;
+      }
     }
     return !look.refused;
   };
@@ -763,13 +757,7 @@ bool count_magnitudes(const ConstRows<Scalar>& rows, const ConstIntegers& column
       const std::int64_t before = unclear(those, n);
       count_exponents(entries, next, n_rows, n, weight, those);
       if (weight == nullptr && unclear(those, n) == before) return true;
-      const double* values = entries.first;
-      bool accepted = true;
-      for (Index i = 0; i < n_rows; ++i, values += entries.stride) {
-        const std::int32_t once = weight == nullptr ? 1 : weight[i];
-        accepted = look_again(values, n, once, those, counted) && accepted;
-      }
-      return accepted;
+      return look_again(entries, n_rows, n, weight, those, counted);
     };
     // few enough for 32 bits, whatever the weights
     return count_tiles(
