@@ -321,14 +321,15 @@ inline void add_places(Register x, const double* middle, const double* half, dou
   sums.square += weighted ? square * times : square;
 }
 
-// Sums of parts, and of their squares, of some pairs of rows.
+// Sums of parts, and of their squares, of some pairs of rows, and how many entries are there.
 struct PartSums {
   Words sum = {};
   Words square = {};
+  Register there = {};
 };
 
-// Of each row, registers of neighbouring columns. Rows that count once, with nothing missing, are
-// added some together, by products where these decide.
+// Of each row, registers of neighbouring columns. Rows that count once are added some together, by
+// products where these decide.
 template <bool missing, bool weighted, class Scalar>
 bool sums_of_places(const ConstRows<Scalar>& rows, Index first, Index last,
                     const Vector<double>& middle, const Vector<double>& half, const Parts& parts,
@@ -346,10 +347,11 @@ bool sums_of_places(const ConstRows<Scalar>& rows, Index first, Index last,
     PartSums* to = after.data();
     for_lefts(d, [&](Index left) {
       PartSums own = *from++;
-      parts.find<false>(
+      parts.find<missing>(
           left, placed_rows / 4,
           [&](Register& x, Index i) {
             load_some(row + i * rows.outerStride() + left, std::min(d, n_at_once), x);
+            if (missing) own.there += x == x ? Register{} + 1.0 : Register{};
           },
           near,
           [&](const Words& pairs, Index) {
@@ -373,7 +375,7 @@ bool sums_of_places(const ConstRows<Scalar>& rows, Index first, Index last,
     std::int64_t n_added = 0;
     for (Index i = begin; i < end;) {
       const Scalar* const row = &rows.coeffRef(i, 0);
-      if (!missing && !weighted && (i - begin) % placed_rows == 0 && end - i >= placed_rows) {
+      if (!weighted && (i - begin) % placed_rows == 0 && end - i >= placed_rows) {
         for (Index k = 0; k < placed_rows; ++k) {
           for (Index j = 0; j < d; j += line)
             expect_to_read(row + k * rows.outerStride() + ahead + j);
@@ -406,8 +408,9 @@ bool sums_of_places(const ConstRows<Scalar>& rows, Index first, Index last,
       counts[j] += static_cast<std::int64_t>(sums[r].sum[t]) + sum - n_added * whole;
       counts[d + j] += static_cast<std::int64_t>(sums[r].square[t]) + square -
                        (2 * sum - n_added * whole) * whole;
-      counts[2 * d + j] +=
-          missing ? static_cast<std::int64_t>(sums[r].there[t]) : n_people + n_added;
+      counts[2 * d + j] += missing
+                               ? static_cast<std::int64_t>(sums[r].there[t] + before[r].there[t])
+                               : n_people + n_added;
     }
   }
   return true;
