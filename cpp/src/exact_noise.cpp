@@ -4,7 +4,6 @@
 #include <array>
 #include <cmath>
 #include <cstring>
-#include <limits>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -146,11 +145,12 @@ void for_each_chunk(Index n, NoiseStream& stream, int n_threads, const Fill& fil
 }
 
 void add_checked(std::int64_t& entry, std::int64_t noise) {
-  using Range = std::numeric_limits<std::int64_t>;
-  if (noise >= 0 ? entry > Range::max() - noise : entry < Range::min() - noise) {
+  const auto sum = static_cast<std::int64_t>(static_cast<std::uint64_t>(entry) +
+                                             static_cast<std::uint64_t>(noise));
+  if (DPGEP_RARELY(((entry ^ sum) & (noise ^ sum)) < 0)) {  // no branch on a sign: half are taken
     throw std::invalid_argument("entry + noise must stay within int64");
   }
-  entry += noise;
+  entry = sum;
 }
 
 // draw() adds noise of the query's law to the values, or an audit's script gives the answer.
