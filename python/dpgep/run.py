@@ -86,13 +86,13 @@ class Run:
         return cls(problem, account, part, seed=seed)
 
     @contextmanager
-    def reserved(self) -> Iterator[None]:
-        """While the budget's reservation lasts."""
+    def reserved(self, memory_limit: int = MEMORY_LIMIT) -> Iterator[None]:
+        """While the budget's reservation lasts. Rows of files kept for later passes take at most ``memory_limit``."""
         start, facts, rows = time.perf_counter(), self._problem.facts, self._problem.dataset
         before = 0 if rows is None else rows.people.passes
         try:
             reservation = self._account.reserve(**self._part, adjacency=facts.adjacency, person=facts.person)
-            with keeping_rows(), reservation as self._ledger:
+            with keeping_rows(memory_limit), reservation as self._ledger:
                 yield
                 self.report = self._report()
             self.passes = 0 if rows is None else rows.people.passes - before
@@ -338,7 +338,7 @@ def solve(
         raise ValueError(f"method {method!r} with these options needs {ANOTHER_PASS}")
     forms = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
     run = Run.paid_by(problem, budget=budget, share=share, accounting=accounting, seed=seed, **forms)
-    with use_threads(n_threads), run.reserved():
+    with use_threads(n_threads), run.reserved(getattr(settings, "memory_limit", MEMORY_LIMIT)):
         curator = run.curator(Curator, **chosen.admits(settings, public))
         result = chosen.run(curator, k, settings)
     name = result.method or method
@@ -522,8 +522,8 @@ def release(  # type: ignore[misc]  # the forms above leave out what it takes
         Of an operator: the multiple of the identity added to B, >= 0, in the units of B, not chosen by looking at the
         data. Default: the known noise level, which makes the noisy B positive definite. Unused where B is the identity.
     memory_limit : int, optional
-        Of an operator: bytes for stored answers, 24 d per direction queried (32 d for a private pair of matrices).
-        Default 4 GiB.
+        Of an operator: bytes for stored answers, 24 d per direction queried (32 d for a private pair of matrices), and
+        for rows of files that are kept for later passes. Default 4 GiB for each.
 
     Returns
     -------
@@ -618,7 +618,7 @@ def _operator(
     run = start()
     require_no_scales(problem.public)
     require_capacity(problem.public, 1, memory_limit)
-    with run.reserved():
+    with run.reserved(memory_limit):
         curator = run.curator(partial(AnsweringCurator, memory_limit=memory_limit))
         ridge = products_ridge(curator.paid, regularization)
     found = MatrixFreeRelease(curator, run.report, ridge, memory_limit, run.preprocessing)

@@ -130,7 +130,7 @@ class Connection:
 @pytest.fixture
 def nothing_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if there were more rows than a run keeps."""
-    monkeypatch.setattr(batches, "KEPT_BYTES", 0)
+    monkeypatch.setattr(batches, "spare_memory", lambda: 0)
 
 
 def changing(connection: Any, address: tuple[str, str]) -> Any:

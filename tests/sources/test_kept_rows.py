@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
+import subprocess
+import sys
 import weakref
 from collections.abc import Iterator
 from contextlib import nullcontext, suppress
@@ -67,7 +70,7 @@ def test_files_are_read_once_in_a_run_and_again_in_the_next(path: Path, monkeypa
     assert once.passes > 2
     solved(counted)
     assert counted.reads == 2
-    monkeypatch.setattr(batches, "KEPT_BYTES", 0)
+    monkeypatch.setattr(batches, "spare_memory", lambda: 0)
     counted.reads = 0
     each = solved(counted)
     assert counted.reads == each.passes == once.passes
@@ -90,9 +93,8 @@ def test_a_file_that_changes_in_a_run_is_as_it_was(path: Path) -> None:
 def test_kept_rows_are_few_and_end_with_the_run(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batches, "_VECTOR", 0)
     for room, reads in ((N * ROW_BYTES, 1), (N * ROW_BYTES - 1, None)):
-        monkeypatch.setattr(batches, "KEPT_BYTES", room)
         counted, before = Counted(path), pa.total_allocated_bytes()
-        solution = solved(counted)
+        solution = solved(counted, memory_limit=room)
         assert counted.reads == (reads or solution.passes)
         gc.collect()
         assert pa.total_allocated_bytes() <= before + (1 << 16)
@@ -114,15 +116,20 @@ def test_labels_and_filtered_rows_are_kept_with_their_columns(path: Path) -> Non
     assert counted.reads == 1
 
 
+def room_for(limit: int) -> Kept:
+    store = Kept()
+    store.limit = limit
+    return store
+
+
 def piece(rows: int, dtype: Any = float) -> Any:
     return (np.zeros(rows, dtype),)
 
 
 def test_nothing_is_kept_of_rows_that_will_not_have_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batches, "KEPT_BYTES", 800)
     monkeypatch.setattr(batches, "_VECTOR", 0)
     pieces = [piece(50), piece(50)]
-    store: Kept = {}
+    store = room_for(800)
     for key, source, n_rows, again in (
         ("known to be too many", [piece(50), piece(51)], 101, True),
         ("objects", [piece(13, object)], None, True),
@@ -135,21 +142,91 @@ def test_nothing_is_kept_of_rows_that_will_not_have_room(monkeypatch: pytest.Mon
 
 
 def test_an_interrupted_pass_is_not_kept() -> None:
-    store: Kept = {}
+    store = room_for(800_000)
     reading = kept(store, "rows", iter([piece(1), piece(2)]), None)
     next(reading)
     reading.close()
     assert [len(part) for (part,) in kept(store, "rows", iter([piece(3)]), None)] == [3]
 
 
-def test_rows_in_small_pieces_count_with_what_is_around_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_in_small_pieces_count_with_what_is_around_them() -> None:
     """Columns of one row take a hundred times the memory of their values."""
-    monkeypatch.setattr(batches, "KEPT_BYTES", 50_000)
     pieces = [(batches.Columns([np.zeros(1)] * D, 1),) for _ in range(13)]
     for n, again in ((12, []), (13, pieces[:1])):
-        store: Kept = {}
+        store = room_for(50_000)
         assert list(kept(store, "rows", iter(pieces[:n]), None)) == pieces[:n]
         assert list(kept(store, "rows", iter(pieces[:1]), None)) == (again or pieces[:n])
+
+
+def test_a_quarter_of_what_is_left_is_kept(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of what was left before."""
+    monkeypatch.setattr(batches, "_VECTOR", 0)
+    for spare, reads in ((3 * N * ROW_BYTES, 1), (3 * N * ROW_BYTES - 1, None)):
+        monkeypatch.setattr(batches, "spare_memory", lambda spare=spare: spare)
+        counted = Counted(path)
+        solution = solved(counted)
+        assert counted.reads == (reads or solution.passes)
+
+
+def test_rows_are_let_go_where_others_take_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches, "BATCH_BYTES", 1)
+    left, store = iter([10_000, 10_000, 1199]), room_for(10_000)
+    monkeypatch.setattr(batches, "spare_memory", lambda: next(left))
+    assert len(list(kept(store, "rows", iter([piece(25)] * 4), None))) == 4
+    assert store == {"rows": None}
+
+
+def test_all_that_a_run_keeps_is_a_quarter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches, "_VECTOR", 0)
+    store = room_for(1 << 20)
+    for key, left, again in (("half", 5600, False), ("the other half", 4800, False), ("one more", 4000, True)):
+        monkeypatch.setattr(batches, "spare_memory", lambda left=left: left)
+        assert list(kept(store, key, iter([piece(100)]), None))
+        assert (list(kept(store, key, iter(()), None)) == []) == again, key
+
+
+def test_small_batches_do_not_ask_the_system_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(batches, "spare_memory", lambda: asked.append(1) or 1 << 30)
+    store = room_for(1 << 30)
+    assert len(list(kept(store, "rows", iter([piece(10)] * 1000), None))) == 1000
+    assert store
+    assert len(asked) == 1
+
+
+_IN_LITTLE_ADDRESS_SPACE = """
+import hashlib, resource, sys, warnings
+import pyarrow.dataset, pyarrow.parquet
+import dpgep
+warnings.simplefilter("ignore")
+if sys.argv[2] != "0":
+    used = next(int(line.split()[1]) << 10 for line in open("/proc/self/status") if line.startswith("VmSize"))
+    resource.setrlimit(resource.RLIMIT_AS, (used + int(sys.argv[2]), resource.RLIM_INFINITY))
+problem = dpgep.pca(dpgep.scan(sys.argv[1], progress=False), standardize=True)
+released = dpgep.release(problem, seed=1, epsilon=1.0, delta=1e-9)
+print(hashlib.sha256(released.second_moment.tobytes()).hexdigest())
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="no limit of the address space")
+def test_rows_are_read_again_where_the_address_space_has_no_room_for_them(tmp_path: Path) -> None:
+    """320 MB of rows in 400 MB: they would not fit beside what a pass takes, and an error would end the run."""
+    path, rng = tmp_path / "rows.parquet", np.random.default_rng(0)
+    table = pa.table({f"x{j}": rng.standard_normal(1_600_000) for j in range(25)})
+    pa.parquet.write_table(table, path, compression="none", use_dictionary=False, row_group_size=100_000)
+    del table
+    few = {
+        **dict.fromkeys(("DPGEP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), "2"),
+        "ARROW_DEFAULT_MEMORY_POOL": "system",
+        "MALLOC_ARENA_MAX": "1",
+    }
+    digests = set()
+    for room in (400_000_000, 0):
+        command = [sys.executable, "-c", _IN_LITTLE_ADDRESS_SPACE, str(path), str(room)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **few})
+        assert done.returncode == 0, done.stderr
+        digests.add(done.stdout)
+    assert len(digests) == 1
 
 
 def test_an_error_keeps_no_rows() -> None:
@@ -165,10 +242,10 @@ def test_an_error_keeps_no_rows() -> None:
 
     held: list[Any] = []
     with pytest.raises(ValueError, match="the end") as caught:
-        list(kept({}, "rows", failing(), None))
+        list(kept(room_for(800), "rows", failing(), None))
     assert [each() is None for each in held] == [True, True, False]
     del caught
-    with suppress(KeyboardInterrupt), keeping_rows():
+    with suppress(KeyboardInterrupt), keeping_rows(800):
         store = kept_rows.get()
         assert store is not None
         store["rows"] = [piece(1)]
@@ -202,7 +279,7 @@ def test_few_columns_of_many_do_not_hold_the_others(kind: str, tmp_path: Path) -
     with pa.ipc.new_file(path, table.schema) as file:
         for _ in range(n_batches):
             file.write_table(table)
-    scan, store = dpgep.scan(path if kind == "Arrow" else Query(Handed(table, n_batches), "")), Kept()
+    scan, store = dpgep.scan(path if kind == "Arrow" else Query(Handed(table, n_batches), "")), room_for(1 << 20)
     before = pa.total_allocated_bytes()
     assert sum(len(rows) for (rows,) in scan.read(scan[["x0", "x1"]], store=store)) == 100 * n_batches
     assert store

@@ -175,13 +175,16 @@ class _Table:
 
     def update(self, values: Columns) -> None:
         columns, start = values.raw_columns()
-        for rows in slices(values.shape[0], _ROWS):
+        # entries of 64 bits are read where they lie, all in one call
+        are_words = all(each.dtype.itemsize == 8 and each.flags.c_contiguous for each in columns)
+        height, width = (max(1, values.shape[0]), len(columns)) if are_words else (_ROWS, _COLUMNS)
+        for rows in slices(values.shape[0], height):
             begun = self._n_rows % _WORDS
             self._n_rows += rows.stop - rows.start
             n_whole, rest = divmod(begun + rows.stop - rows.start, _WORDS)
             sums = np.zeros((n_whole + 1, *self._sums.shape), np.uint64)
             blocks = sums[: n_whole + bool(rest)].reshape(-1, self._sums.size)
-            for some in slices(len(columns), _COLUMNS):
+            for some in slices(len(columns), width):
                 words = [_words(each[start + rows.start : start + rows.stop]).view(np.uint8) for each in columns[some]]
                 of_some = blocks[:, 2 * some.start : 2 * some.stop]
                 core.keyed_column_sums(words, begun, self._keys[0], self._keys[1], of_some, thread_count())

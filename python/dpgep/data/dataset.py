@@ -60,9 +60,10 @@ kept_rows: ContextVar[Kept | None] = ContextVar("kept rows", default=None)
 
 
 @contextmanager
-def keeping_rows() -> Iterator[None]:
-    """For the block, keep what several passes read, as far as there is room."""
-    store: Kept = {}
+def keeping_rows(limit: int) -> Iterator[None]:
+    """For the block, keep what several passes read, as far as there is room: at most ``limit`` bytes."""
+    store = Kept()
+    store.limit = limit
     token = kept_rows.set(store)
     try:
         yield

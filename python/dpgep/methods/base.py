@@ -291,6 +291,7 @@ class ReleaseOptions(PairOptions):
     memory_limit : int
         Bytes that a release may take beside the data, for "operator", and for "auto", which counts 32 d^2 for a
         matrix. Default 4 GiB, a public constant: the storage must not depend on data, and does not on the machine.
+        Rows of files that are kept for later passes take no more, either.
     """
 
     screen: Count | None = None

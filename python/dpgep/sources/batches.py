@@ -22,6 +22,7 @@ import scipy  # its sparse matrices are loaded when they are used
 from numpy.typing import NDArray
 
 from dpgep._dispatch import core
+from dpgep._memory import spare_memory
 from dpgep._threads import even_slices, run, slices, thread_count
 
 # Rows that NumPy turns from columns at a time: few enough for their cache lines to stay in the second-level cache while
@@ -251,33 +252,40 @@ def rows_at_a_time(row_bytes: int, batch_rows: int | None) -> int:
     return batch_rows or max(1, BATCH_BYTES // max(1, row_bytes))
 
 
-# Memory of the rows that a run keeps for its later passes.
-KEPT_BYTES = 1 << 29
+# Rows that a run keeps for its later passes take at most this part of the memory that was left before it.
+_KEPT_SHARE = 1 / 4
 # Of a vector of Python's objects, eight times what the array of them takes; and of any vector, the objects around it.
 _OBJECT, _VECTOR = 8, 1 << 10
 
-# What was read of each key; None where it was too much.
-Kept = dict[Hashable, list[Pieces] | None]
+
+class Kept(dict[Hashable, "list[Pieces] | None"]):
+    """What was read of each key, None where it was too much; all of it takes at most ``limit`` bytes."""
+
+    limit: int
 
 
 def kept(store: Kept, key: Hashable, pieces: Iterable[Pieces], n_rows: int | None) -> Iterator[Pieces]:
-    """The pieces, in memory that nobody else writes to; from the second pass of a key on, those in ``store``, as far as
-    KEPT_BYTES hold all that is there. Of ``n_rows`` rows, where that is known, none are kept if all have no room.
+    """The pieces, in memory that nobody else writes to; from the second pass of a key on, those in ``store``, if all
+    that is there has room. Of ``n_rows`` rows, where that is known, none are kept if all have no room.
     """
     if key in store:
         yield from store[key] or pieces
         return
     found: list[Pieces] | None = []
-    room = KEPT_BYTES - sum(_memory(part) for each in store.values() for piece in each or () for part in piece)
-    size = rows = 0
+    others = sum(_memory(part) for each in store.values() for piece in each or () for part in piece)
+    size = rows = looked_at = 0
+    room = 0.0
     try:
         for piece in pieces:
             size += sum(map(_memory, piece))
             rows += piece[0].shape[0]
-            if max(size, size * (n_rows or 0) / max(rows, 1)) > room:
-                found = None
             if found is not None:
                 found.append(piece)
+                if size >= looked_at:  # from time to time: other runs take memory too
+                    looked_at = size + BATCH_BYTES
+                    room = min(store.limit, _KEPT_SHARE * (others + size + spare_memory()))
+                if others + max(size, size * (n_rows or 0) / max(rows, 1)) > room:
+                    found = None
             yield piece
         store[key] = found
     finally:
@@ -290,13 +298,8 @@ def _memory(part: Part) -> int:
     return nbytes(part) * (_OBJECT if is_objects else 1) + n_vectors * _VECTOR
 
 
-# Batches that are fetched before they are asked for: with one, two processors wait for each other where batches take
-# longer now to be read, now to be used (measured on two: 0.87 of the time with two, no less with three).
-_AHEAD = 2
-
-
-def read_ahead(items: Iterator[T]) -> Iterator[T]:
-    """The items, each fetched in a thread while the two before it are in use, or wait for that.
+def read_ahead(items: Iterator[T], number: int = 2) -> Iterator[T]:
+    """The items, each fetched in a thread while the ``number`` before it are in use, or wait for that.
 
     Ctrl-C may come anywhere here. So the threads share a lock and queues of C alone: a lock that Python takes, as
     executors and events do, stays locked if the interrupt comes between taking it and the block that lets it go.
@@ -318,7 +321,7 @@ def read_ahead(items: Iterator[T]) -> Iterator[T]:
     running.acquire()
     start_new_thread(fetch, ())
     try:
-        for _ in range(_AHEAD):
+        for _ in range(number):
             asked.put(True)
         while True:
             item, error = found.get()

@@ -394,8 +394,7 @@ class Scan:
         else float64, to which integers of 64 bits beyond 2^53 are rounded. A vector keeps its type; text is
         str. What is null is NaN. With ``apart``, a matrix is not copied if a batch is one large piece of a table, but
         comes as `Columns`, and text that Arrow holds as `Text`. Arrays are valid until the next batch, whose memory may
-        be the same. With a ``store``, a dictionary of the caller's, up to 512 MB of files or of a database are read
-        once, and kept there.
+        be the same. With a ``store``, rows of files or of a database are read once, and kept there, if all have room.
 
         Raises
         ------

@@ -152,7 +152,7 @@ class ArrowTable(Table):
 
     def pieces(self, keys: Sequence[Key], batch_rows: int | None) -> Iterator[Pieces]:
         pieces = super().pieces(keys, batch_rows)
-        return read_ahead(pieces) if self.reads_ahead else pieces
+        return read_ahead(pieces, self.reads_ahead) if self.reads_ahead else pieces
 
     def read(self, names: Sequence[Any], batch_rows: int | None) -> Iterable[Any]:
         row_bytes = sum(_value_bytes(self.schema.field(name).type) for name in names)
@@ -208,7 +208,7 @@ class Query(ArrowTable):
     """The rows of an SQL query on a DBAPI connection of ADBC, which runs once for its schema and in each pass."""
 
     n_rows = None
-    reads_ahead = True
+    reads_ahead = 2
 
     def __init__(self, connection: Any, query: str) -> None:
         self._connection, self._query = connection, query

@@ -70,6 +70,7 @@ class FlowOptions(Options):
     memory_limit : int
         Bytes that lazy noise may remember directions and answers in: 24 d for each direction asked (32 d for a
         private pair of matrices). Flows stop where there is no room for a step. Default 4 GiB, a public constant.
+        Rows of files that are kept for later passes take no more, either.
     """
 
     n_iterations: Count | None = None
