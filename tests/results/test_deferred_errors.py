@@ -6,7 +6,9 @@ import copy
 import importlib
 import os
 import pickle
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -84,14 +86,18 @@ def test_errors_do_not_depend_on_when_they_are_asked_for(name: str) -> None:
     assert shown(others[0]) == shown(solved(name, 1))
 
 
-@pytest.mark.parametrize("standardize", [False, True])
+@pytest.mark.parametrize(
+    "of_rows",
+    [dpgep.pca, partial(dpgep.pca, standardize=True), lambda x: dpgep.pls(x[:, [0, 3, 4]], x[:, [1, 2, 5]])],
+    ids=["pca", "standardized", "pls"],
+)
 def test_an_edge_far_below_all_components_is_found_when_it_is_asked_for(
-    standardize: bool, monkeypatch: pytest.MonkeyPatch
+    of_rows: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is that of a run which looks at once, and what deferred it was right: nothing is lost."""
     x = np.random.default_rng(0).standard_normal((20_000, 6)) * [1, 5, 0.4, 2, 1, 9] + 1
     x[:, [1, 5]] += 3 * x[:, [0, 3]] + [[2, -40]]
-    made = dpgep.pca(x, standardize=standardize)
+    made = of_rows(x)
     later = solve_seeded(made, epsilon=3.0, delta=1e-6, n_components=2)
     assert "_edge" in vars(later.diagnostics.accuracy)
     monkeypatch.setattr(eigen, "surely_found", lambda *_: False)

@@ -362,13 +362,14 @@ class MomentsPencil(NoisyPencil):
         return noise.second * leading_of_noise(len(values), sixteenths, seed, n_draws) + deviation**2
 
     def most_noise(self, r: int, seed: int, n_draws: int) -> float | None:
-        released, standard, noise = self.released, self.standardization, self.released.noise
-        if not (self.model.traits.is_covariance or standard is not None) or released.pairs is not None:
+        released, standard, noise, traits = self.released, self.standardization, self.released.noise, self.model.traits
+        if traits.b is not None or traits.a is None or traits.a.within or released.pairs is not None:
             return None
-        # of the mean's noise e: -m e^T - e m^T; that e is longer by 6 deviations has a probability of exp(-18)
+        # Between views is half the difference of N and J N J, J = diag(I, -I): no longer than N. Of the mean's noise e:
+        # -m e^T - e m^T - e e^T; that e is longer by 6 deviations has a probability of exp(-18).
         size = noise.sums * (math.sqrt(r * released.sums.shape[1]) + 6.0) / self.share
         most = noise.second * float(leading_of_noise(r, 0, seed, n_draws).max())
-        most += 2 * size * float(np.linalg.norm(self.pencil.factors))
+        most += size * (2 * float(np.linalg.norm(self.pencil.factors)) + size / 2)
         longest = 1.0 if self.scale is None else float(self.scale.max())
         return most * (longest if standard is None else longest / float(standard.scale.min())) ** 2
 
