@@ -664,6 +664,8 @@ void about_norms(const double* squares, Index n, Index d, const Vector<double>& 
                  std::int64_t* k, std::int64_t* is_sure) {
   // squares are rounded to 2^-36 of the largest, by half of that each: twice as much, and a root
   const double error = std::ldexp(static_cast<double>(d), 1 - square_bits);
+  const auto n_steps = static_cast<std::uint64_t>(squared_steps.size() + 1);
+  const auto lowest = static_cast<std::int64_t>(512 * n_steps);
   double low[normed_rows];
   double high[normed_rows];
   std::int64_t n_high[normed_rows];
@@ -672,7 +674,8 @@ void about_norms(const double* squares, Index n, Index d, const Vector<double>& 
     std::uint64_t bits;
     std::memcpy(&bits, squares + i, sizeof bits);
     const std::uint64_t exponent = bits >> 52;
-    k[i] = (static_cast<std::int64_t>((exponent + 1) >> 1) - 512) * (squared_steps.size() + 1);
+    // 32 bits of each: there is no product of 64 in a register
+    k[i] = static_cast<std::int64_t>(((exponent + 1) >> 1 & 0xffff) * (n_steps & 0xffff)) - lowest;
     bits = (bits & ((std::uint64_t{1} << 52) - 1)) | ((1023 + ((exponent + 1) & 1)) << 52);
     double m;
     std::memcpy(&m, &bits, sizeof m);
@@ -905,18 +908,26 @@ template <class Scalar>
 bool count_norms(const ConstRows<Scalar>& rows, const NormBins& bins, Integers counts,
                  int n_threads, const RowWeights& weights, const RowMap* map) {
   const Index d = rows.cols();
+  const Index ahead = row_distance<Scalar>(d) * rows.outerStride();
+  constexpr Index line = 64 / static_cast<Index>(sizeof(Scalar));
+  const Index asked = d < 3 * line ? 0 : d;  // short rows share lines, which processors ask for
   const auto row_of = [&](Index i) { return d == 0 ? nullptr : &rows.coeffRef(i, 0); };
+  const auto next_row = [&](Index i) {
+    const Scalar* const row = row_of(i);
+    for (Index j = 0; j < asked; j += line) expect_to_read(row + ahead + j);
+    return row;
+  };
   const auto count = [&](const auto& about, const auto& exactly) {
     return count_by_norm(
         rows.rows(), d, bins, counts, n_threads, weights, about, [d](Index, Index) { return d; },
         exactly);
   };
   if (map == nullptr || d == 0) {
-    return count([&](Index i) { return about_square(row_of(i), d); },
+    return count([&](Index i) { return about_square(next_row(i), d); },
                  [&](Index i, std::int64_t& k) { return find_norm(row_of(i), d, bins, k); });
   }
   const RowMapper mapper(*map, d);
-  return count([&](Index i) { return mapper.about_square(row_of(i)); },
+  return count([&](Index i) { return mapper.about_square(next_row(i)); },
                [&](Index i, std::int64_t& k) {
                  std::vector<double> mapped(static_cast<std::size_t>(d));
                  return mapper(row_of(i), mapped.data()) && find_norm(mapped.data(), d, bins, k);
