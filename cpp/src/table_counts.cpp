@@ -666,6 +666,7 @@ void about_norms(const double* squares, Index n, Index d, const Vector<double>& 
   const double error = std::ldexp(static_cast<double>(d), 1 - square_bits);
   const auto n_steps = static_cast<std::uint64_t>(squared_steps.size() + 1);
   const auto lowest = static_cast<std::int64_t>(512 * n_steps);
+  constexpr std::uint64_t whole = 0xffffffff;
   double low[normed_rows];
   double high[normed_rows];
   std::int64_t n_high[normed_rows];
@@ -674,8 +675,8 @@ void about_norms(const double* squares, Index n, Index d, const Vector<double>& 
     std::uint64_t bits;
     std::memcpy(&bits, squares + i, sizeof bits);
     const std::uint64_t exponent = bits >> 52;
-    // 32 bits of each: there is no product of 64 in a register
-    k[i] = static_cast<std::int64_t>(((exponent + 1) >> 1 & 0xffff) * (n_steps & 0xffff)) - lowest;
+    // of 32 bits, for lack of a product of 64 in registers
+    k[i] = static_cast<std::int64_t>(((exponent + 1) >> 1 & whole) * (n_steps & whole)) - lowest;
     bits = (bits & ((std::uint64_t{1} << 52) - 1)) | ((1023 + ((exponent + 1) & 1)) << 52);
     double m;
     std::memcpy(&m, &bits, sizeof m);
