@@ -87,7 +87,7 @@ bool sum_over_rows(Index n_rows, Index width, Integers counts, int n_threads, co
 }
 
 // Those that are counted before their bins are looked at.
-constexpr Index counted_entries = 1 << 14;
+constexpr Index counted_entries = 1 << 15;
 // Columns whose bins are found before any is counted.
 constexpr Index tile = 64;
 // Signs with exponents of a column; counts of these, in sets of the cache that no other column has.
