@@ -408,8 +408,8 @@ def add_on_grid(batch: Batch, bits: int, sums: NDArray[np.int64], squares: NDArr
     """Add rows in fixed point to ``sums``, (d, groups), and squares of entries to (2, d): of 2^HALF and of 1."""
     for people, block in clipped_blocks(batch.rows, 0, bits):
         if sums.size:
-            marks = np.zeros((len(block), sums.shape[1]))
-            marks[np.arange(len(block)), 0 if batch.groups is None else batch.groups[people]] = 1.0
+            marks = np.empty((len(block), sums.shape[1]))
+            mark_groups(marks, batch.groups, people, 1.0)
             sums += (block.T @ marks).astype(np.int64)
         if squares.size:
             low = block * block
