@@ -3,6 +3,7 @@
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from inspect import signature
 from pathlib import Path
@@ -272,6 +273,39 @@ class Mirrored(PcaModel):
 
     def noisy(self, released: Any, scale: Any = None) -> MirrorPencil:
         return MirrorPencil(self, released, scale)
+
+
+class LoudPencil(MomentsPencil):
+    """Of ten times the covariance, with noise of its own."""
+
+    plausible_truth = MomentsPencil.plausible_truth
+
+    def pair(self) -> MatrixPencil:
+        pair = super().pair()
+        return replace(pair, a=10 * pair.a)
+
+    def error_variances(self, left: Any, right: Matrix, eigenvalues: Matrix) -> Matrix:
+        return 100 * super().error_variances(left, right, eigenvalues)
+
+    def noise_alone(self, *arguments: Any, **how: Any) -> Iterator[Matrix]:
+        return (10 * noise for noise in super().noise_alone(*arguments, **how))
+
+
+class Loud(PcaModel):
+    name = "loud"
+
+    def noisy(self, released: Any, scale: Any = None) -> LoudPencil:
+        return LoudPencil(self, released, scale)
+
+
+def test_components_of_a_pencil_of_its_own_are_lost_in_its_own_noise() -> None:
+    """It is drawn: what is known of the noise of other pencils without draws is not asked."""
+    people = np.random.default_rng(0).standard_normal((2000, 6)) / 4
+    loud = solve_seeded(problem_of(Loud(6, True), people, bound=1.0), epsilon=1.0, delta=1e-6, n_components=2)
+    plain = solve_seeded(dpgep.pca(people, bound=1.0), epsilon=1.0, delta=1e-6, n_components=2)
+    np.testing.assert_allclose(loud.eigenvalues, 10 * plain.eigenvalues)
+    assert loud.diagnostics.lost == plain.diagnostics.lost == (True, True)
+    np.testing.assert_allclose(loud.diagnostics.noise_edge, 10 * plain.diagnostics.noise_edge, rtol=0.2)
 
 
 BY_PRODUCTS: list[dict[str, Any]] = [

@@ -345,8 +345,15 @@ class MomentsPencil(NoisyPencil):
             alone = self._in_units(alone)
             yield from alone if drawn is None else (each + drawn.scatter(generator) for each in alone)
 
+    @property
+    def _has_own_noise(self) -> bool:
+        """Whether a subclass draws it: nothing is known of it without draws."""
+        return type(self).noise_alone is not MomentsPencil.noise_alone
+
     def leading_noise(self, values: Matrix, basis: Matrix | None, seed: int, n_draws: int) -> Matrix | None:
         released, traits = self.released, self.model.traits
+        if self._has_own_noise:
+            return None
         if traits.of_means:
             generator, shapes = np.random.default_rng(seed), (released.sums.shape, released.counts.shape)
             drawn = (moments.normals(generator, n, *shapes) for n in _in_parts(n_draws, released.sums.size))
@@ -363,7 +370,8 @@ class MomentsPencil(NoisyPencil):
 
     def most_noise(self, r: int, seed: int, n_draws: int) -> float | None:
         released, standard, noise, traits = self.released, self.standardization, self.released.noise, self.model.traits
-        if traits.b is not None or traits.a is None or traits.a.within or released.pairs is not None:
+        known = traits.b is None and traits.a is not None and not traits.a.within and released.pairs is None
+        if not known or self._has_own_noise:
             return None
         # Between views is half the difference of N and J N J, J = diag(I, -I): no longer than N. Of the mean's noise e:
         # -m e^T - e m^T - e e^T; that e is longer by 6 deviations has a probability of exp(-18).
