@@ -71,3 +71,11 @@ def test_no_less_than_nothing_is_left(root: Path) -> None:
     write(root, proc__self__cgroup="0::/\n")
     group(root, "", str(GB), 2 * GB)
     assert _memory.spare_memory() == 0
+
+
+def test_names_may_be_any_bytes(root: Path) -> None:
+    """That of a process is cut after 15 bytes, amid a letter."""
+    write(root, proc__self__limits="Max address space 1073741824 unlimited bytes\n")
+    (root / "proc/self/status").write_bytes(b"Name:\t\xc3\xa9\xc3\nVmSize:\t 1024 kB\n")
+    (root / "proc/self/cgroup").write_bytes(b"0::/\xff\n")
+    assert _memory.spare_memory() == GB - (1 << 20)

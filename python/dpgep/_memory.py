@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from contextlib import suppress
@@ -45,5 +46,5 @@ def _numbers(file: str | Path, name: str = "") -> list[int]:
 
 def _text(file: str | Path) -> str:
     with suppress(OSError):
-        return (_ROOT / file).read_text()
+        return os.fsdecode((_ROOT / file).read_bytes())  # names in it may be any bytes
     return ""
