@@ -284,3 +284,16 @@ def test_few_columns_of_many_do_not_hold_the_others(kind: str, tmp_path: Path) -
     assert sum(len(rows) for (rows,) in scan.read(scan[["x0", "x1"]], store=store)) == 100 * n_batches
     assert store
     assert pa.total_allocated_bytes() - before < n_batches * table.nbytes // 5
+
+
+def test_kept_columns_of_an_arrow_file_take_no_more_memory_than_they_count_for(tmp_path: Path) -> None:
+    """65 536 rows, as Feather has them: a little more than a power of two bytes, with what is around them."""
+    table, path = pa.table({f"x{j}": np.zeros(4 << 16) for j in range(3)}), tmp_path / "rows.arrow"
+    with pa.ipc.new_file(path, table.schema) as file:
+        file.write_table(table, max_chunksize=1 << 16)
+    scan, store, before = dpgep.scan(path), room_for(1 << 30), pa.total_allocated_bytes()
+    for _ in scan.read(scan[["x0", "x1"]], store=store):
+        pass
+    (pieces,) = store.values()
+    counted = sum(batches._memory(part) for (part,) in pieces or ())
+    assert pa.total_allocated_bytes() - before < 1.1 * counted

@@ -285,11 +285,18 @@ def copied(values: Any) -> Any:
     """A table in memory of its own: Arrow takes vectors of NumPy as they lie, and whoever made them may fill them."""
     pa = pyarrow()
     stream = Stream(values)
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, stream.schema) as writer:
-        for batch in stream.record_batches([], 0):
-            writer.write_batch(batch)
-    return pa.ipc.open_stream(sink.getvalue()).read_all()
+    batches = list(stream.record_batches([], 0))
+
+    def written(sink: Any) -> Any:
+        with pa.ipc.new_stream(sink, stream.schema) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
+        return sink
+
+    # a sink that grows would hold up to twice as much
+    memory = pa.allocate_buffer(written(pa.MockOutputStream()).size())
+    written(pa.FixedSizeBufferWriter(memory))
+    return pa.ipc.open_stream(memory).read_all()
 
 
 def alone(batch: Any, n_columns: int) -> list[Any]:
