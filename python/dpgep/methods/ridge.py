@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 import scipy.linalg
@@ -35,6 +37,7 @@ _SEED = 0
 # A unit column adds nothing to a span that it leaves by less than this; errors below it are rounding.
 _DEPENDENT = 1e-12
 _TINY = float(np.finfo(float).tiny)
+Axes: TypeAlias = "tuple[Matrix, Matrix] | None"  # eigenvalues and vectors of B, None for the identity
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,13 +95,18 @@ class Repeats:
         d = len(pair.a)
         k = min(n_components, d)
         root = np.eye(d) if pair.b is None else np.asarray(scipy.linalg.cholesky(pair.b, check_finite=False))
-        right = _solutions(pair, min(k + 1, d), np.zeros(1), root)[0]
+        right = _solutions(pair, _axes(pair.b), min(k + 1, d), np.zeros(1), root)[0]
         draws = min(max(_DRAWN_FEATURES // d, FEWEST_DRAWS), MOST_DRAWS)
         return cls(pair, root, right, truth.noisy_pair(np.random.default_rng(_SEED), draws), k)
 
+    @cached_property
+    def _noisy_axes(self) -> Axes:
+        return _axes(self.noisy.b)
+
     def errors(self, xis: Matrix) -> list[Ridge]:
         """Of the leading solutions with each xi, where the truth's gaps between eigenvalues count as known."""
-        found = squared_sines(self.right[:, : self.k], _solutions(self.noisy, self.k, xis, self.root)).mean(axis=0)
+        solutions = _solutions(self.noisy, self._noisy_axes, self.k, xis, self.root)
+        found = squared_sines(self.right[:, : self.k], solutions).mean(axis=0)
         return [Ridge(float(xi), error[1:], float(error[0])) for xi, error in zip(xis, found, strict=True)]
 
     def chosen(self, noise_level: float) -> Ridge:
@@ -130,19 +138,30 @@ class Repeats:
         steps = supposed - values + shakes * np.sqrt(np.diagonal(variances))
         order = np.argsort(-(values + steps), axis=-1, kind="stable")[:, : self.k]
         right = np.swapaxes(self.right.T[order], -1, -2)[:, None]
-        shaken = replace(self.noisy, a=self.noisy.a + (duals * steps[:, None]) @ duals.T, low_rank=None)
-        error = squared_sines(right, _solutions(shaken, order.shape[1], np.array([xi]), self.root)).mean(axis=0)[0]
+        low_rank = None
+        if self.noisy.low_rank is not None:
+            factors, weights = self.noisy.low_rank
+            also = np.broadcast_to(duals.T, (len(steps), *duals.T.shape))
+            low_rank = np.concatenate([factors, also], axis=-2), np.concatenate([weights, steps], axis=-1)
+        shaken = replace(self.noisy, a=self.noisy.a + (duals * steps[:, None]) @ duals.T, low_rank=low_rank)
+        solutions = _solutions(shaken, self._noisy_axes, order.shape[1], np.array([xi]), self.root)
+        error = squared_sines(right, solutions).mean(axis=0)[0]
         return Ridge(xi, error[1:], float(error[0]))
 
 
-def _solutions(pair: MatrixPencil, k: int, regularizations: Matrix, root: Matrix) -> Matrix:
+def _axes(b: Matrix | None) -> Axes:
+    return None if b is None else tuple(np.linalg.eigh(b))
+
+
+def _solutions(pair: MatrixPencil, axes: Axes, k: int, regularizations: Matrix, root: Matrix) -> Matrix:
     """R V (..., m, d, K) with unit columns, V the leading solutions of A v = lambda (B_+ + xi I) v for each of m xi, R
-    the ``root`` with R^T R = B of the truth. A column is zero where B_+ + xi I has rank below K.
+    the ``root`` with R^T R = B of the truth, ``axes`` the eigenvalues and vectors of B. A column is zero where
+    B_+ + xi I has rank below K.
     """
-    if pair.b is None:
+    if axes is None:
         vectors = np.linalg.eigh(pair.a)[1][..., ::-1]
         return np.repeat(vectors[..., None, :, :k], len(regularizations), axis=-3)
-    values, basis = np.linalg.eigh(pair.b)
+    values, basis = axes
     scales = np.maximum(values, 0.0)[..., None, :] + regularizations[:, None]
     scales = np.where(scales > pair.rounding, 1 / np.sqrt(np.maximum(scales, np.finfo(float).tiny)), 0.0)
     return unit_columns((root @ basis)[..., None, :, :] @ (scales[..., None] * _leading(pair, basis, scales, k)))
