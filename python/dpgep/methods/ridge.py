@@ -150,7 +150,10 @@ class Repeats:
 
 
 def _axes(b: Matrix | None) -> Axes:
-    return None if b is None else tuple(np.linalg.eigh(b))
+    if b is None:
+        return None
+    values, vectors = np.linalg.eigh(b)
+    return values, vectors
 
 
 def _solutions(pair: MatrixPencil, axes: Axes, k: int, regularizations: Matrix, root: Matrix) -> Matrix:
