@@ -143,6 +143,18 @@ def test_a_part_of_a_tuple_may_have_categories() -> None:
     assert text.tolist() == ["a", "b", "c"]
 
 
+@pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "uint64"])
+@pytest.mark.parametrize(
+    "declared", [(0,), (3, 1, 2), (-128, 127), (0, 2**40), (2**63 - 2, 2**63 - 1), (2**64 - 1, 2**64 - 3)]
+)
+def test_whole_numbers_are_found_at_both_ends_of_their_type(dtype: str, declared: tuple[int, ...]) -> None:
+    ends = np.iinfo(dtype)
+    near = [value + step for value in (0, *declared, int(ends.min), int(ends.max)) for step in (-1, 0, 1)]
+    values = [value for value in near if ends.min <= value <= ends.max]
+    expected = [declared.index(value) if value in declared else -1 for value in values]
+    np.testing.assert_array_equal(positions(np.array(values, dtype=dtype), declared), expected)
+
+
 def test_a_categorical_column_has_at_most_one_in_a_row() -> None:
     """What its part of the squared norm is: 1 or 0, whatever the number of categories."""
     marks = indicators(positions(np.array(["b", "x", "a"]), tuple("abcdefgh")), 8).T

@@ -91,6 +91,8 @@ def require_exact_in_floats(what: str, values: Sequence[Any] | np.ndarray[Any, A
         raise ValueError(f"{what} that are numbers must lie within 2**53 of zero: use text for identifiers")
 
 
+# Whole numbers no further apart are looked up, in a quarter of the time of a search.
+_LARGEST_TABLE = 1 << 12
 # The position of a value that is not in the list.
 NOT_LISTED = -1
 # Python's and NumPy's types of what an array of each kind holds.
@@ -135,6 +137,12 @@ def _by_search(values: NDArray[Any], declared: Declared) -> NDArray[np.intp] | N
         known, values = known.astype(finest), values.astype(finest)
     order = np.argsort(known)
     ascending = known[order]
+    if kind in "iu" and 0 < (span := int(ascending[-1]) - int(ascending[0]) + 1) <= _LARGEST_TABLE:
+        table = np.full(span + 1, NOT_LISTED, dtype=np.intp)
+        table[(known - ascending[0]).astype(np.intp)] = np.arange(len(known))
+        # differences modulo 2^64: what lies below the first is far beyond the last, too
+        away = (values.astype(np.uint64) - ascending[:1].astype(np.uint64)).astype(np.uint64, copy=False)
+        return np.asarray(table[np.minimum(away, np.uint64(span), out=away)])
     places = np.searchsorted(ascending, values)
     np.minimum(places, len(known) - 1, out=places)
     return np.where(ascending[places] == values, order[places], NOT_LISTED)
