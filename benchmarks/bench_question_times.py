@@ -3,7 +3,7 @@
 Processor time on one thread, medians: of the answer, which is judged, and of printing it, for which errors of
 components are simulated. Wanted are 50 ms; of the graph, the lasso and the elastic net, which scikit-learn solves, 1.2
 times its own time where that is more, taken within the same calls.
-Without noise correlations are those of the data. `pytest -s benchmarks/bench_question_times.py`
+Without noise, correlations are the data's. `pytest -s benchmarks/bench_question_times.py`
 """
 
 from __future__ import annotations
