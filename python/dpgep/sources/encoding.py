@@ -137,11 +137,11 @@ def _by_search(values: NDArray[Any], declared: Declared) -> NDArray[np.intp] | N
         known, values = known.astype(finest), values.astype(finest)
     order = np.argsort(known)
     ascending = known[order]
-    if kind in "iu" and 0 < (span := int(ascending[-1]) - int(ascending[0]) + 1) <= _LARGEST_TABLE:
+    if kind in "iu" and (span := int(ascending[-1]) - int(ascending[0]) + 1) <= _LARGEST_TABLE:
         table = np.full(span + 1, NOT_LISTED, dtype=np.intp)
         table[(known - ascending[0]).astype(np.intp)] = np.arange(len(known))
         # differences modulo 2^64: what lies below the first is far beyond the last, too
-        away = (values.astype(np.uint64) - ascending[:1].astype(np.uint64)).astype(np.uint64, copy=False)
+        away = values.astype(np.uint64) - ascending[:1].astype(np.uint64)
         return np.asarray(table[np.minimum(away, np.uint64(span), out=away)])
     places = np.searchsorted(ascending, values)
     np.minimum(places, len(known) - 1, out=places)
