@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import cache
 from itertools import chain
@@ -113,11 +113,9 @@ def own_threads() -> Iterator[int]:
         yield own_thread_count()
 
 
-@contextmanager
-def lapack_on_one_thread(d: int) -> Iterator[None]:
+def lapack_on_one_thread(d: int) -> AbstractContextManager[None]:
     """Keep LAPACK to one thread for a block about matrices of d features, where several are slower."""
-    with _blas.on_one_thread() if _UNTHREADED < d <= _ONE_THREAD else nullcontext():
-        yield
+    return _blas.on_one_thread() if _UNTHREADED < d <= _ONE_THREAD else nullcontext()
 
 
 @contextmanager

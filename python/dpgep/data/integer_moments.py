@@ -150,7 +150,8 @@ class ExactMomentAccumulator(ExactSums):
         After an interruption in between, every later use raises RuntimeError.
         """
         self._require_whole()
-        if batch.weights is not None and not self.weighs(batch.rows):
+        n, is_narrow = batch.rows.n, not batch.rows.is_sparse and self._narrow(batch.rows) is not None
+        if batch.weights is not None and not is_narrow:
             add_weighted(self, partial(type(self), self.layout, self.bits), batch)
         elif (weights := batch.weights) is not None and _are_many(weights):
             high = type(self)(self.layout, self.bits)
@@ -159,27 +160,22 @@ class ExactMomentAccumulator(ExactSums):
             self.merge(high, 1 << DIGIT_BITS)
         elif batch.rows.is_sparse:
             self._add_sparse(batch)
-        elif (
-            batch.weights is None
-            and (n := batch.rows.n) <= self._exact_rows
-            and self._narrow(batch, n) is None
-            and self._n_shares(n) == 1
-        ):
-            self._add_at_once(batch, n)
+        elif is_narrow or n > self._exact_rows or self._n_shares(n) > 1:
+            self._add_sums_of(batch, is_narrow)
         else:
-            self._add_sums_of(batch)
+            self._add_at_once(batch, n)
 
     def add_mapped(self, batch: Batch, preprocessing: Preprocessing) -> bool:
-        whole = self._mapped(batch, batch.rows.n)
+        whole = self._mapped(batch.rows)
         if whole is None or self._dimension > min(core.narrow_dimension, batch.rows.n) or _are_many(batch.weights):
             return False
         self._require_whole()
-        self._add_sums_of(batch, preprocessing.of_columns)
+        self._add_sums_of(batch, True, preprocessing.of_columns)
         return True
 
     def weighs(self, rows: Rows) -> bool:
         """Rows that the kernel of narrow ones reads as they lie are multiplied there."""
-        return not rows.is_sparse and self._narrow(Batch(rows), rows.n) is not None
+        return not rows.is_sparse and self._narrow(rows) is not None
 
     def merge(self, other: ExactMomentAccumulator, times: int = 1) -> None:
         self._require_alike(other)
@@ -245,16 +241,16 @@ class ExactMomentAccumulator(ExactSums):
         if not is_within or diagonal.min() < 0 or max(squares.sum(), people.sum()) > most or not is_everybody:
             raise ValueError(f"the sums are not those of n = {self.n} people")
 
-    def _narrow(self, batch: Batch, n: int) -> NDArray[Any] | Columns | None:
-        """The n rows as the kernel of narrow rows reads them, None where BLAS is faster."""
+    def _narrow(self, rows: Rows) -> NDArray[Any] | Columns | None:
+        """Rows as the kernel of narrow rows reads them, None where BLAS is faster."""
         # the kernel looks at all sums anew in each call
-        is_narrow = self._dimension <= min(core.narrow_dimension, n)
-        return batch.rows.in_one_piece(n, fixed_point=True) if is_narrow else None
+        is_narrow = self._dimension <= min(core.narrow_dimension, rows.n)
+        return rows.in_one_piece(rows.n, fixed_point=True) if is_narrow else None
 
     @staticmethod
-    def _mapped(batch: Batch, n: int) -> NDArray[Any] | Columns | None:
-        """The n rows as the same kernel reads those that it maps."""
-        found = batch.rows.in_one_piece(n, fixed_point=True)
+    def _mapped(rows: Rows) -> NDArray[Any] | Columns | None:
+        """Rows as the same kernel reads those that it maps."""
+        found = rows.in_one_piece(rows.n, fixed_point=True)
         return None if isinstance(found, np.ndarray) and found.dtype == np.uint8 else found
 
     def _n_shares(self, n: int) -> int:
@@ -289,18 +285,17 @@ class ExactMomentAccumulator(ExactSums):
             self._is_whole = is_block or not self._in_partial
             raise
 
-    def _add_sums_of(self, batch: Batch, mapped: ColumnMap | None = None) -> None:
+    def _add_sums_of(self, batch: Batch, is_narrow: bool, mapped: ColumnMap | None = None) -> None:
         if self.n:
             self._fold()
             self._partial = None  # its memory serves the partial sums of the batch
-            self.merge(self._sums_of(batch, mapped))
+            self.merge(self._sums_of(batch, is_narrow, mapped))
         else:
-            vars(self).update(vars(self._sums_of(batch, mapped)))
+            vars(self).update(vars(self._sums_of(batch, is_narrow, mapped)))
 
-    def _sums_of(self, batch: Batch, mapped: ColumnMap | None) -> ExactMomentAccumulator:
+    def _sums_of(self, batch: Batch, is_narrow: bool, mapped: ColumnMap | None) -> ExactMomentAccumulator:
         """The sums over these people alone: of parts of them, each thread's in sums of its own."""
-        n = batch.rows.n
-        pairs, is_narrow = self._dimension**2, mapped is not None or self._narrow(batch, n) is not None
+        n, pairs = batch.rows.n, self._dimension**2
         n_shares = 1 if is_narrow else self._n_shares(n)  # that kernel has threads of its own
         most = self._limb_rows if is_narrow else self._exact_rows
         most = min(most, int(_WORK_OF_A_PART // max(_WORK_OF_A_ROW, pairs)) + 1)
@@ -323,7 +318,7 @@ class ExactMomentAccumulator(ExactSums):
 
     def _add_part(self, batch: Batch, n: int, n_threads: int | None = None, mapped: ColumnMap | None = None) -> None:
         """Add n people, who fit a limb, or the partial sums: some of them on an error. ``mapped``: by the kernel."""
-        rows = self._narrow(batch, n) if mapped is None else self._mapped(batch, n)
+        rows = self._narrow(batch.rows) if mapped is None else self._mapped(batch.rows)
         if rows is not None:
             self._add_narrow(rows, batch, mapped)
             return

@@ -257,7 +257,7 @@ def kernel_reads(block: Any, *, with_bytes: bool = False) -> bool:
     """Whether kernels of rows read a matrix as it lies."""
     return (
         isinstance(block, np.ndarray)
-        and (block.dtype in (np.float32, np.float64) or (with_bytes and block.dtype == np.uint8))
+        and (block.dtype.char in "fd" or (with_bytes and block.dtype.char == "B"))
         and block.dtype.isnative
         and block.flags.aligned
         and (block.strides[1] == block.itemsize or block.shape[1] <= 1)

@@ -582,7 +582,7 @@ def method_result(
 
 def oriented(rows: Matrix) -> Matrix:
     """Unit rows whose largest entry is positive: eigenvectors have no sign of their own."""
-    unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    unit = rows / np.sqrt(np.square(rows).sum(axis=1, keepdims=True))
     largest = unit[np.arange(len(unit)), np.abs(unit).argmax(axis=1)]
     return np.ascontiguousarray(unit * np.sign(largest)[:, None])
 

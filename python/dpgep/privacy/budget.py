@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from fractions import Fraction
 from os import PathLike
 from pathlib import Path
@@ -253,7 +253,6 @@ class Budget:
         self._store.owner.require("this budget")
         self._require(self._store.known, Neighbours(adjacency, unit_of(person)))
 
-    @contextmanager
     def reserve(
         self,
         share: float | None = None,
@@ -262,7 +261,7 @@ class Budget:
         mu: float | None = None,
         adjacency: Adjacency,
         person: str | None = None,
-    ) -> Iterator[Ledger]:
+    ) -> AbstractContextManager[Ledger]:
         """Reserve a part of the budget; pay on exit for what the ledger then holds.
 
         The part is a ``share`` of the total mu^2, or what takes the total, with all that is spent and reserved, from
@@ -272,8 +271,7 @@ class Budget:
         a person, by ids that are named ``person``.
         """
         part = self._part(share=share, epsilon=epsilon, mu=mu)
-        with self._reserve(part, Neighbours(adjacency, unit_of(person))) as ledger:
-            yield ledger
+        return self._reserve(part, Neighbours(adjacency, unit_of(person)))
 
     def price(self, share: float | None = None, *, epsilon: float | None = None, mu: float | None = None) -> float:
         """The mu that `reserve` would take for this part now, or the error that it would raise; takes nothing."""
@@ -368,12 +366,11 @@ class Budget:
     def _amount(self, balance: Balance, part: Part | None) -> Amount:
         if math.isinf(self.mu):
             return math.inf, None
-        total = cost_of(self.mu)
-        is_untouched = not (balance.spent or balance.reserved)
-        is_whole = part is None and is_untouched and self.mu > 0  # a budget of one run: nothing to compare
-        wanted = total if is_whole else self._wanted(balance.free, part)
         target = None if self.epsilon is None or self.delta is None else (self.epsilon, self.delta)
-        return mu_rounded_down(wanted), target if wanted == total else None
+        if part is None and not (balance.spent or balance.reserved) and self.mu > 0:
+            return self.mu, target  # a budget of one run: nothing to compare
+        wanted = self._wanted(balance.free, part)
+        return mu_rounded_down(wanted), target if wanted == cost_of(self.mu) else None
 
     def _wanted(self, free: Cost, part: Part | None) -> Cost:
         """The cost of a part, which must be free. Raises PrivacyBudgetError or ValueError."""

@@ -14,7 +14,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
@@ -281,10 +281,8 @@ class Ledger:
     @property
     def remaining(self) -> float:
         """Gaussian-DP parameter of what is not spent, rounded down."""
-        if math.isinf(self.mu):
-            return math.inf
         spent = self._account.get().spent
-        return mu_rounded_down(cost_of(self.mu) - spent if spent else cost_of(self.mu))
+        return mu_rounded_down(cost_of(self.mu) - spent) if spent and math.isfinite(self.mu) else self.mu
 
     def check(self, mu: float) -> None:
         """Raise PrivacyBudgetError if a release of cost mu^2 exceeds the limit, or in a closed or forked ledger."""
@@ -295,8 +293,8 @@ class Ledger:
         self._owner.require("this ledger")
         if not account.is_open:
             raise PrivacyBudgetError("this ledger is closed: reserve a new share of the budget")
-        spent = _added(account.spent, cost_of(mu))
-        if spent > cost_of(self.mu):
+        spent, whole = _added(account.spent, cost_of(mu)), cost_of(self.mu)
+        if spent is not whole and spent > whole:  # most runs spend all at once
             raise PrivacyBudgetError(
                 f"a release with mu = {mu:.6g} exceeds the budget: this run may spend mu = {self.mu:.6g} and has spent "
                 f"mu = {mu_rounded_up(account.spent):.6g}; this query read nothing and spent nothing"
@@ -358,7 +356,8 @@ class Balance:
 
     def reserve(self, reservation: Reservation, neighbours: Neighbours) -> Balance:
         """The balance with a reservation."""
-        return replace(self, neighbours=neighbours, reserved={**self.reserved, reservation.name: reservation})
+        reserved = {**self.reserved, reservation.name: reservation}
+        return Balance(self.mu, self.fixed, neighbours, reserved, self.released, self.spent)
 
     def settle(self, name: str, entries: Sequence[LedgerEntry]) -> Balance:
         """The balance with what was released in place of a reservation."""
@@ -368,7 +367,7 @@ class Balance:
             released = (released, entry)
         neighbours = self.neighbours if reserved or released else self.fixed
         spent = total_cost(entries, self.mu, self.spent)
-        return replace(self, neighbours=neighbours, reserved=reserved, released=released, spent=spent)
+        return Balance(self.mu, self.fixed, neighbours, reserved, released, spent)
 
 
 class MemoryStore:

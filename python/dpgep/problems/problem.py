@@ -385,8 +385,8 @@ def with_terms(build: _B) -> _B:
 
     @wraps(build)
     def checked(*arguments: Any, **named: Any) -> MomentProblem:
-        for name in named.keys() - names:
-            raise TypeError(f"{build.__name__} has no parameter {name!r}{suggestion(name, names)}")
+        if unknown := [name for name in named if name not in names]:
+            raise TypeError(f"{build.__name__} has no parameter {unknown[0]!r}{suggestion(unknown[0], names)}")
         return build(*arguments, **named)
 
     vars(checked)["__signature__"] = signature(build).replace(parameters=parameters)
