@@ -1,5 +1,6 @@
 """What cannot be served is refused with a message that helps, and costs nothing; what looks odd but is fine, works."""
 
+import itertools
 import math
 import signal
 import subprocess
@@ -20,6 +21,7 @@ from conftest import Matrix, nothing_spent, solve_seeded
 
 import dpgep
 from dpgep._dispatch import core
+from dpgep.data.rows import canonical_csr
 from dpgep.models import PcaModel
 
 N, D = 60, 4
@@ -587,3 +589,19 @@ def test_sparse_rows_changed_behind_scipys_back_are_clipped_all_the_same(method:
         warnings.simplefilter("ignore", dpgep.errors.AccuracyWarning)  # "release" says that rows were clipped
         solution = dpgep.solve(dpgep.pca(x, center=False, bound=1.0), epsilon=np.inf, n_components=1, method=method)
     assert solution.eigenvalues[0] == pytest.approx(1.0)
+
+
+def test_rows_whose_columns_fall_or_come_twice_are_found(rng: np.random.Generator) -> None:
+    """As a look at row after row finds them, also between empty rows and at both ends."""
+    found = []
+    for _ in range(300):
+        ends = np.append(0, np.cumsum(rng.integers(0, 3, rng.integers(0, 6)))).astype(np.int32)
+        columns = rng.integers(0, 4, ends[-1]).astype(np.int32)
+        rises = all((np.diff(columns[a:b]) > 0).all() for a, b in itertools.pairwise(ends))
+        x = scipy.sparse.csr_array((np.ones(len(columns)), columns, ends), shape=(len(ends) - 1, 4))
+        kept = canonical_csr(x)
+        assert (kept is x) == rises
+        assert kept.has_canonical_format
+        np.testing.assert_array_equal(kept.toarray(), x.toarray())
+        found.append(rises)
+    assert set(found) == {True, False}

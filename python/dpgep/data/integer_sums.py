@@ -84,7 +84,7 @@ def sparse_parts(rows: Rows, most_rows: int | None = None) -> Iterator[tuple[sli
 def require_finite(rows: Rows) -> None:
     """Raises NotFiniteError if such rows hold a NaN or an infinity."""
     for _, matrix in sparse_parts(rows):
-        if not core.clip_factors_csr(matrix.data, matrix.indptr, rows.bound, np.empty(matrix.shape[0])):
+        if not np.isfinite(matrix.data).all():
             raise NotFiniteError
 
 
@@ -99,8 +99,9 @@ def sparse_on_grid(rows: Rows, bits: int, most_rows: int) -> Iterator[tuple[slic
 
 def are_dense(rows: Any) -> bool:
     """Whether BLAS on filled-in blocks is faster than products of entries: both give the same sums."""
-    lengths = np.diff(rows.indptr).astype(np.float64)
-    return bool(_PRODUCT_COST * (lengths @ lengths) > rows.shape[0] * float(rows.shape[1]) ** 2)
+    # not by a product of BLAS, whose threads would stay awake beside the kernel's for 0.1 s
+    squares = np.square(np.diff(rows.indptr), dtype=np.float64)
+    return bool(_PRODUCT_COST * squares.sum() > rows.shape[0] * float(rows.shape[1]) ** 2)
 
 
 def filled_in(rows: Any, extra_columns: int, most_rows: int) -> Iterator[tuple[slice, Matrix]]:

@@ -303,19 +303,28 @@ def _as_table(view: Any) -> Columns | None:
 
 def canonical_csr(matrix: Any) -> Any:
     """A CSR matrix whose rows have ascending columns, each once: the matrix itself, or a sorted and summed copy.
+    Raises ValueError where the ends of rows fall.
 
     Looked at: SciPy remembers an answer from before its arrays were changed. Dask's may begin between two numbers.
     """
     arrays = (matrix.data, matrix.indices, ends := matrix.indptr)
-    if (ends[1:] < ends[:-1]).any():  # SciPy would read, and write, beyond the arrays: the kernels refuse it
-        return matrix
+    if (ends[1:] < ends[:-1]).any():  # SciPy would read, and write, beyond the arrays
+        raise ValueError(f"indptr must rise from 0 to the number of entries, {len(matrix.data)}")
     is_aligned = all(array.flags.aligned for array in arrays)
     looked_at = type(matrix)(arrays, shape=matrix.shape, copy=not is_aligned)
-    if looked_at.has_canonical_format:  # it has no more entries than its rows, where the matrix has room for others
+    if _rises_in_rows(looked_at.indices, looked_at.indptr):  # it has no entries beyond its rows, as the matrix may
         return matrix if is_aligned and len(matrix.data) == len(looked_at.data) else looked_at
     summed = looked_at.copy()
     summed.sum_duplicates()
     return summed
+
+
+def _rises_in_rows(indices: NDArray[Any], ends: NDArray[Any]) -> bool:
+    """Whether indices fall or stay nowhere but where rows begin: SciPy goes row by row, in four times the time."""
+    falls = indices[1:] <= indices[:-1]
+    starts = ends[np.searchsorted(ends, 0, "right") : np.searchsorted(ends, len(indices))]
+    falls[starts - 1] = False
+    return not falls.any()
 
 
 def kernel_form(views: tuple[Any, ...]) -> tuple[Any, ...]:
