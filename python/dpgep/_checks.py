@@ -7,9 +7,11 @@ import operator
 from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from functools import lru_cache, partial
-from typing import Annotated, Any, Literal, TypeAlias, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
+
+R = TypeVar("R")
 
 # Most characters of a name in a message.
 _LONG_NAME = 30
@@ -80,6 +82,13 @@ def require_one_of(name: str, value: Any, known: Sequence[str]) -> None:
 def require_flag(name: str, value: Any) -> None:
     if not isinstance(value, bool):
         raise TypeError(f"{name} must be True or False, got {value!r}")
+
+
+def unchecked(record: R, **parts: Any) -> R:
+    """A dataclass with other parts, none of them checked again: `dataclasses.replace` without its ``__init__``."""
+    found = object.__new__(type(record))
+    vars(found).update(vars(record), **parts)
+    return found
 
 
 def is_real(dtype: np.dtype[Any]) -> bool:

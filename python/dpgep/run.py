@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, cast, overload
 from dpgep._checks import require_count, require_non_negative, require_one_of
 from dpgep._dispatch import core
 from dpgep._threads import use_threads
-from dpgep.data.dataset import ANOTHER_PASS, keeping_rows
+from dpgep.data.dataset import ANOTHER_PASS, kept_rows
 from dpgep.data.rows import NotFiniteError
 from dpgep.errors import PrivacyWarning, warn
 from dpgep.methods import METHODS
@@ -44,6 +44,7 @@ from dpgep.results.matrix_free import AnsweringCurator, MatrixFreeRelease
 from dpgep.results.release import Release
 from dpgep.results.score_density import Frame, ScoreDensity, names_of
 from dpgep.results.solution import Solution, solution_of, warn_of_accuracy, warn_of_scales
+from dpgep.sources.batches import Kept
 
 C = TypeVar("C", bound=Curator)
 # Of a budget: a share, an amount in epsilon or in mu, or nothing of these, which is all that is left.
@@ -90,9 +91,11 @@ class Run:
         """While the budget's reservation lasts. Rows of files kept for later passes take at most ``memory_limit``."""
         start, facts, rows = time.perf_counter(), self._problem.facts, self._problem.dataset
         before = 0 if rows is None else rows.people.passes
+        store = Kept()
+        store.limit = memory_limit
+        token = kept_rows.set(store)
         try:
-            reservation = self._account.reserve(**self._part, adjacency=facts.adjacency, person=facts.person)
-            with keeping_rows(memory_limit), reservation as self._ledger:
+            with self._account.reserve(**self._part, adjacency=facts.adjacency, person=facts.person) as self._ledger:
                 yield
                 self.report = self._report()
             self.passes = 0 if rows is None else rows.people.passes - before
@@ -100,6 +103,9 @@ class Run:
             _log.info("answered %s in %d features: %.3f s", model.name, model.n_features, seconds)
         except NotFiniteError as error:
             raise self._problem.naming_columns(error) from None
+        finally:
+            kept_rows.reset(token)
+            store.clear()  # the traceback of an error may lead to it
 
     def curator(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import os
 import subprocess
 import sys
@@ -20,7 +21,8 @@ import pytest
 from conftest import solve_seeded
 
 import dpgep
-from dpgep.data.dataset import keeping_rows, kept_rows
+from dpgep.data.dataset import kept_rows
+from dpgep.run import Run
 from dpgep.sources import batches
 from dpgep.sources.batches import Kept, kept
 from dpgep.sources.tables import ArrowTable, Query
@@ -245,7 +247,10 @@ def test_an_error_keeps_no_rows() -> None:
         list(kept(room_for(800), "rows", failing(), None))
     assert [each() is None for each in held] == [True, True, False]
     del caught
-    with suppress(KeyboardInterrupt), keeping_rows(800):
+    forms = dict.fromkeys(("delta", "rho", "mu")) | {"epsilon": math.inf}
+    problem = dpgep.pca(np.eye(2), bound=1.0)
+    run = Run.paid_by(problem, budget=None, share=None, accounting="gdp", seed=None, **forms)
+    with suppress(KeyboardInterrupt), run.reserved(800):
         store = kept_rows.get()
         assert store is not None
         store["rows"] = [piece(1)]

@@ -10,7 +10,6 @@ import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from copy import copy
 from dataclasses import dataclass, replace
@@ -57,19 +56,6 @@ ONE_ROW = (
 
 # What the run in progress has read of files, for its later passes.
 kept_rows: ContextVar[Kept | None] = ContextVar("kept rows", default=None)
-
-
-@contextmanager
-def keeping_rows(limit: int) -> Iterator[None]:
-    """For the block, keep what several passes read, as far as there is room: at most ``limit`` bytes."""
-    store = Kept()
-    store.limit = limit
-    token = kept_rows.set(store)
-    try:
-        yield
-    finally:
-        kept_rows.reset(token)
-        store.clear()  # the traceback of an error may lead to it
 
 
 @dataclass(eq=False)

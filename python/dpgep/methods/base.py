@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import scipy  # its special functions are loaded when they are used
 
-from dpgep._checks import Bytes, Count, NonNegative, Share, check_fields, require_count, suggestion
+from dpgep._checks import Bytes, Count, NonNegative, Share, check_fields, require_count, suggestion, unchecked
 from dpgep._show import Shown
 from dpgep.methods.eigen import Accuracy
 from dpgep.models import ReleasedMatrices
@@ -500,7 +500,7 @@ class MethodResult:
 
     def described(self, diagnostics: Mapping[str, Any], **parts: Any) -> MethodResult:
         """The same result with other parts of its diagnostics, and others of its own."""
-        return replace(self, diagnostics=replace(self.diagnostics, **diagnostics), **parts)
+        return unchecked(self, diagnostics=unchecked(self.diagnostics, **diagnostics), **parts)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from dpgep._checks import unchecked
 from dpgep._threads import lapack_on_one_thread
 from dpgep.methods.ranges import ColumnRanges, people_runs
 from dpgep.models.bins import FIRST_OCTAVE, N_OCTAVES, NORM_STEPS, Interval
@@ -180,8 +181,8 @@ class _Estimator:
         weights = noise_weights(variances, noise, _LEADING)
         variances, noise = np.where(unseen, longest / 2, variances), noise / np.maximum(variances, 1e-300)
         noise[unseen] = 1.0
-        mapped = replace(self._unscaled(found), location=location, scale=weights)
-        return replace(mapped, variance=variances / weights**2, variance_error=noise)
+        parts: dict[str, Any] = {"scale": weights, "variance": variances / weights**2, "variance_error": noise}
+        return replace(self._unscaled(found), location=location, **parts)
 
     def _unscaled(self, found: Preprocessing) -> Preprocessing:
         """The location alone."""
@@ -258,12 +259,12 @@ class _Estimator:
             centre = np.zeros(self._d) if location is None else location
             self._look_at_quartiles(found, centre, np.where(known, bought, np.inf), self._part(self._auto.quartiles))
         unsure = () if sums.deviation == 0 else tuple(np.flatnonzero(~known).tolist())
-        return Preprocessing(
-            1.0,
-            location,
-            scale,
+        return unchecked(
+            self._as_is,
+            is_identity=False,
+            location=location,
+            scale=scale,
             largest=self._cut,
-            missing=self._missing,
             variance_error=np.where(scale > bought, VARIANCE_UNTOLD, noise / spread**2),
             unsure=unsure,
             unseen=tuple(j for j in unsure if not holds[j]),
@@ -368,7 +369,7 @@ class _Estimator:
             unit = math.ldexp(1.0, math.frexp(bound)[1])
             return replace(mapped, bound=bound / unit, scale=np.full(self._d, unit), **seen)
         cut = norms if mapped.linear is None else mapped  # entries were cut off before rows were multiplied
-        return mapped.with_known(bound=bound, energy_cut=cut.energy_cut, rows_cut=cut.rows_cut, **seen)
+        return unchecked(mapped, bound=bound, energy_cut=cut.energy_cut, rows_cut=cut.rows_cut, **seen)
 
     def _norms(self, mapped: Preprocessing) -> Norms:
         """Norms of mapped rows: any, or those that their entries allow where these are cut off.

@@ -15,6 +15,7 @@ import numpy as np
 import scipy  # its sparse matrices are loaded when they are used
 from numpy.typing import NDArray
 
+from dpgep._checks import unchecked
 from dpgep._threads import lapack_on_one_thread
 from dpgep.methods import base, eigen
 from dpgep.methods.base import MethodResult, PairOptions, ReleaseOptions
@@ -34,6 +35,7 @@ from dpgep.serialization import stored_as
 
 SCREEN_SHARE = 0.3  # share of mu^2 for the scores of a screen: a public constant
 MOST_FEATURES = 200  # released moments of at most this many features are kept with a solution
+_CLEAR = 2.0  # noise levels below which it is not sure without draws that a component is no noise
 _MOST_LISTED = 10  # columns named in a warning
 _CLIPPED_UNSAID = 1 / 3  # without noise, a larger share of clipped rows is warned of
 _MUCH_CUT = 0.3  # more than this of the columns' variances, where entries were cut off, is warned of
@@ -97,7 +99,7 @@ def release(curator: Curator, n_components: int, options: ReleaseOptions) -> Met
     noisy = pencil_in_units(curator.model, released, curator.public.preprocessing)
     found = solve_released(noisy, n_components, options, redundant)
     if isinstance(released, ReleasedMoments) and released.mark is not None and found.moments is not None:
-        found = replace(found, moments=released)  # with marks: the pairs follow from them
+        found = unchecked(found, moments=released)  # with marks: the pairs follow from them
     return with_clipping_bias(found, noisy, found.moments, curator.public.preprocessing)
 
 
@@ -159,7 +161,7 @@ def solve_released(
     """All that follows from the one answer: post-processing. Dense components have no part along ``redundant``."""
     standard, moments, released = noisy.standardization, None, noisy.released
     if isinstance(released, ReleasedMoments) and released.second.shape[-1] <= MOST_FEATURES:
-        moments = replace(released, second=released.second.copy())  # for later questions: solving overwrites them
+        moments = unchecked(released, second=released.second.copy())  # for later questions: solving overwrites them
     smaller = None if redundant is None or options.sparsity is not None else reduced(noisy, redundant)
     if smaller is not None:  # in coordinates that are orthogonal to directions without variance
         solved = _solved(smaller.noisy, min(n_components, smaller.noisy.model.max_components), options)
@@ -170,7 +172,7 @@ def solve_released(
     else:
         solved = _standardized(noisy, standard, n_components, options)
         moments = moments if standard.scale.all() else None
-    return replace(solved, moments=moments)
+    return unchecked(solved, moments=moments)
 
 
 def _standardized(
@@ -262,7 +264,7 @@ def _solved(noisy: NoisyPencil, n_components: int, options: PairOptions) -> Meth
                 "original rows; give a bound that holds for them (private runs also clip, but may not report it)"
             )
         found = base.method_result(noisy.model, noisy.released, vectors, eigenvalues, diagnostics, said, n_searched=d)
-        return found if noisy.isotropic else replace(found, mean=noisy.mean)  # in units of the columns
+        return found if noisy.isotropic else unchecked(found, mean=noisy.mean)  # in units of the columns
 
 
 def singular_warning(rank: int, d: int, asked: int) -> Iterator[str]:
@@ -289,7 +291,7 @@ def _diagnose(
     if fit is not None and fit.significant is not None:
         lost = tuple(not significant for significant in fit.significant)
     else:
-        may_defer = fit is None and d <= MOST_FEATURES
+        may_defer = fit is None and d <= MOST_FEATURES and eigenvalues[-1] > _CLEAR * pair.noise_level
         lost, edge = eigen.judged_components(noisy, system, k, log_searched, may_defer=may_defer)
     edge = edge if fit is None else None
     if ridge is not None:

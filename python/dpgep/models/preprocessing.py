@@ -18,7 +18,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from dpgep._checks import NonNegative, Positive, Share, check_fields, quoted, require_share, whole_number
+from dpgep._checks import NonNegative, Positive, Share, check_fields, quoted, require_share, unchecked, whole_number
 from dpgep._show import Shown
 from dpgep.models.bins import Histograms, Magnitudes
 from dpgep.models.clipping import Clipping
@@ -221,13 +221,7 @@ class Preprocessing(Shown):
 
     def uncut(self) -> Preprocessing:
         """The same without a limit to entries."""
-        return self.with_known(largest=_LARGEST)
-
-    def with_known(self, **parts: Any) -> Preprocessing:
-        """The same but for parts that need no check."""
-        found = object.__new__(Preprocessing)
-        vars(found).update(vars(self) | parts)
-        return found
+        return unchecked(self, largest=_LARGEST)
 
     @property
     def mixes_columns(self) -> bool:
@@ -315,7 +309,7 @@ class Preprocessing(Shown):
         before, squares = second.diagonal(), np.square(mean).sum(axis=0)
         most = np.minimum(_ABOUT * part, gain * self.bound**2 / 2)
         shown = (before - squares - noise > part / _ABOUT) & (before + noise < most) & (squares < part / 4)
-        return self.with_known(unsure=tuple(j for j in self.unsure if j in self.unseen or not shown[j]))
+        return unchecked(self, unsure=tuple(j for j in self.unsure if j in self.unseen or not shown[j]))
 
     def quantiles(self, share: float, level: float) -> Matrix | None:
         """(d, 3), quantiles of columns and intervals, by the finest counts of each; None where none were bought."""

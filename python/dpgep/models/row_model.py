@@ -17,6 +17,7 @@ import numpy as np
 import scipy  # its sparse matrices are loaded when they are used
 from numpy.typing import NDArray
 
+from dpgep._checks import unchecked
 from dpgep.models import moments, plausible
 from dpgep.models.model import Blocks, Matrix, MatrixPencil, Model, NoisyPencil, PublicFacts, Scatter, Traits, slices_of
 from dpgep.models.moments import MomentLayout, ReleasedGroups, ReleasedMoments
@@ -441,7 +442,7 @@ def in_units(model: Model, preprocessing: Preprocessing | None) -> tuple[Matrix 
     if preprocessing is None or scale is None or np.ptp(scale) == 0:
         return None, preprocessing
     unit = 2.0 ** (math.frexp(float(scale.max()))[1] - 1)
-    return scale / unit, replace(preprocessing, scale=np.full(len(scale), unit), variance_error=None)
+    return scale / unit, unchecked(preprocessing, scale=np.full(len(scale), unit), variance_error=None)
 
 
 def pencil_in_units(model: Model, released: Any, preprocessing: Preprocessing | None) -> NoisyPencil:

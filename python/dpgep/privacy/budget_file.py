@@ -31,7 +31,7 @@ from typing import Any, TypeVar
 
 from dpgep._watched import naming
 from dpgep.errors import PrivacyBudgetError, warn
-from dpgep.privacy.ledger import Amount, Balance, Ledger, LedgerEntry, Neighbours, Owner, Reservation
+from dpgep.privacy.ledger import Amount, Balance, Ledger, LedgerEntry, Neighbours, Owner, Reservation, total_cost
 from dpgep.serialization import decoded, encoded, sync_folder
 
 T = TypeVar("T")
@@ -421,7 +421,7 @@ class FileStore:
         """The balance after a reservation was replaced by what a ledger holds; None in a forked copy."""
         if not self.owner.is_here:
             return None
-        entries = ledger.close()
+        entries, _ = ledger.close()
 
         def write() -> Balance:
             if name not in self.known.reserved:
@@ -520,8 +520,8 @@ class FileStore:
             return balance.reserve(Reservation(name, mu, None), balance.neighbours)
         if name not in balance.reserved:
             raise ValueError
-        releases = record["releases"] if kind == "settle" else []
-        return balance.settle(name, decoded(releases, tuple[LedgerEntry, ...], "releases"))
+        releases = decoded(record["releases"] if kind == "settle" else [], tuple[LedgerEntry, ...], "releases")
+        return balance.settle(name, releases, total_cost(releases, balance.mu))
 
 
 def _stamp() -> Record:

@@ -123,11 +123,9 @@ def cost_of(mu: float) -> Cost:
     return Fraction(mu) ** 2 if math.isfinite(mu) else math.inf
 
 
-def total_cost(releases: Iterable[LedgerEntry], whole: float, before: Cost = _NOTHING) -> Cost:
-    """mu^2 of all releases, added to ``before``; one without mu took everything: ``whole``, the budget's mu."""
-    for release in releases:
-        before = _added(before, cost_of(whole if release.mu is None else release.mu))
-    return before
+def total_cost(releases: Iterable[LedgerEntry], whole: float) -> Cost:
+    """mu^2 of all releases; one without mu took everything: ``whole``, the budget's mu."""
+    return sum((cost_of(whole if release.mu is None else release.mu) for release in releases), _NOTHING)
 
 
 def _added(spent: Cost, cost: Cost) -> Cost:
@@ -210,7 +208,7 @@ class AtomicReference(Generic[T]):
         return link
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Account:
     """What a ledger holds."""
 
@@ -228,6 +226,7 @@ class Ledger:
         # without noise any target is met
         self._target = (math.inf, 0.0) if math.isinf(mu) else target
         self._account = AtomicReference(_Account())
+        self._checked: tuple[_Account | None, float, Cost] = None, 0.0, _NOTHING
         self._owner = Owner()
 
     @property
@@ -239,10 +238,10 @@ class Ledger:
         account = self._account.get()
         return in_order(account.entries), mu_rounded_up(account.spent)
 
-    def close(self) -> tuple[LedgerEntry, ...]:
-        """All releases, and none from now on: one that another thread records meanwhile is included, or refused."""
+    def close(self) -> tuple[tuple[LedgerEntry, ...], Cost]:
+        """All releases and their cost, and none from now on: what another thread records is included, or refused."""
         closed = self._account.update(lambda before: _Account(before.entries, before.spent, is_open=False))
-        return in_order(closed.entries)
+        return in_order(closed.entries), closed.spent
 
     @property
     def spent_mu(self) -> float:
@@ -293,12 +292,16 @@ class Ledger:
         self._owner.require("this ledger")
         if not account.is_open:
             raise PrivacyBudgetError("this ledger is closed: reserve a new share of the budget")
+        checked, of, spent = self._checked
+        if checked is account and of == mu:  # exact additions are slow, and this one was made before data were read
+            return spent
         spent, whole = _added(account.spent, cost_of(mu)), cost_of(self.mu)
         if spent is not whole and spent > whole:  # most runs spend all at once
             raise PrivacyBudgetError(
                 f"a release with mu = {mu:.6g} exceeds the budget: this run may spend mu = {self.mu:.6g} and has spent "
                 f"mu = {mu_rounded_up(account.spent):.6g}; this query read nothing and spent nothing"
             )
+        self._checked = account, mu, spent
         return spent
 
     def __getstate__(self) -> NoReturn:
@@ -359,15 +362,14 @@ class Balance:
         reserved = {**self.reserved, reservation.name: reservation}
         return Balance(self.mu, self.fixed, neighbours, reserved, self.released, self.spent)
 
-    def settle(self, name: str, entries: Sequence[LedgerEntry]) -> Balance:
-        """The balance with what was released in place of a reservation."""
+    def settle(self, name: str, entries: Sequence[LedgerEntry], cost: Cost) -> Balance:
+        """The balance with what was released, for this cost, in place of a reservation."""
         reserved = {each: self.reserved[each] for each in self.reserved if each != name}
         released = self.released
         for entry in entries:
             released = (released, entry)
         neighbours = self.neighbours if reserved or released else self.fixed
-        spent = total_cost(entries, self.mu, self.spent)
-        return Balance(self.mu, self.fixed, neighbours, reserved, released, spent)
+        return Balance(self.mu, self.fixed, neighbours, reserved, released, _added(self.spent, cost))
 
 
 class MemoryStore:
@@ -396,8 +398,8 @@ class MemoryStore:
         """The balance after a reservation was replaced by what a ledger holds; None in a forked copy."""
         if not self.owner.is_here:
             return None
-        entries = ledger.close()
-        return self._balance.update(lambda balance: balance.settle(name, entries))
+        entries, cost = ledger.close()
+        return self._balance.update(lambda balance: balance.settle(name, entries, cost))
 
 
 _forks: list[None] = []

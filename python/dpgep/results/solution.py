@@ -10,6 +10,7 @@ from typing import Any, overload
 
 import numpy as np
 
+from dpgep._checks import unchecked
 from dpgep._optional import data_frame
 from dpgep._show import html_table, interval_picture
 from dpgep._threads import lapack_on_one_thread
@@ -373,16 +374,16 @@ def solution_of(
             assert mapped.scale is not None
             unit = float(mapped.scale[0]) ** 2
             sizes = {name: getattr(diagnostics, name) * unit for name in ("noise_level", "spectrum", "eigengaps")}
-            diagnostics = replace(diagnostics, **sizes)
+            diagnostics = unchecked(diagnostics, **sizes)
         if model.traits.scale_free:
             components = mapped.components(components)
         else:
             eigenvalues = mapped.eigenvalues(eigenvalues)
             edge = partial(_edge_in_units, diagnostics.accuracy, mapped)
-            diagnostics = replace(diagnostics, accuracy=diagnostics.accuracy.with_edge(edge))
+            diagnostics = unchecked(diagnostics, accuracy=diagnostics.accuracy.with_edge(edge))
         mean = None if mean is None else mapped.mean(mean)
         if isinstance(diagnostics, ReleaseDiagnostics) and diagnostics.scale is not None:
-            diagnostics = replace(diagnostics, scale=mapped.spread(diagnostics.scale))
+            diagnostics = unchecked(diagnostics, scale=mapped.spread(diagnostics.scale))
     moments = None if result.moments is None else paired(result.moments)
     found = components, eigenvalues, report, diagnostics, mean
     return Solution(*found, model, method, passes, preprocessing, moments, release)
