@@ -426,7 +426,7 @@ def _edge(noisy: NoisyPencil, system: Eigensystem, log_searched: float, *, peopl
         noises = noisy.noise_alone(system.values, generator, _n_edges(r), people=people)
         leading = _leading_values(noises, basis, noisy.model)
     rooted, n_draws = np.maximum(leading, 0.0) ** (1 / noisy.model.traits.noise_order), len(leading)
-    mean = float(rooted.mean())
+    mean = float(rooted.sum()) / n_draws
     spread = math.sqrt(float(np.square(rooted - mean).sum()) / (n_draws - 1)) * math.sqrt(1 + 1 / n_draws)
     return mean, _reach(n_draws, log_searched, r) * spread
 

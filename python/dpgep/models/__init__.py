@@ -174,8 +174,7 @@ class ContrastPencil(MomentsPencil):
     def pair(self) -> MatrixPencil:
         a = np.asarray(sum(weight * group.covariance for weight, group in self._groups))
         level = float(np.hypot.reduce([weight * group.moments.second_noise_level for weight, group in self._groups]))
-        rounding = sum(abs(weight) * group.moments.rounding for weight, group in self._groups)
-        return self._pair_in_units(a, level, rounding)
+        return self._pair_in_units(a, level)
 
     def error_variances(self, left: Any, right: Matrix, eigenvalues: Matrix) -> Matrix:
         left, right = self._in_their_units(left, right)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, field, replace
-from functools import cached_property
 from itertools import accumulate, combinations
 from typing import Any
 
@@ -54,7 +53,7 @@ class MomentLayout:
         """Whether anything but the second moment is released."""
         return self.sums or self.counts
 
-    @cached_property
+    @property
     def dimension(self) -> int:
         """Rows of a moment matrix."""
         return self.n_features + (1 if self.by_group else self.n_groups)

@@ -294,18 +294,14 @@ class MomentsPencil(NoisyPencil):
 
     def pair(self) -> MatrixPencil:
         released, pencil, standard = self.released, self.pencil, self.standardization
-        level, rounding = released.second_noise_level, released.rounding
+        level, rounding = released.second_noise_level, 0.0 if pencil.b is None else released.rounding
         if standard is not None:
             covariance, _ = pencil.matrices(released.second.copy())  # its diagonal is asked for again
-            return MatrixPencil(
-                moments.correlations(covariance, standard),
-                None,
-                moments.correlation_noise(released, standard),
-                rounding,
-            )
+            level = moments.correlation_noise(released, standard)
+            return MatrixPencil(moments.correlations(covariance, standard), None, level, rounding)
         a, b = pencil.matrices(released.second)
         if self.scale is not None:
-            return self._pair_in_units(a, level, rounding)
+            return self._pair_in_units(a, level)
         return MatrixPencil(a, b, level, rounding, None if pencil.a.moment else (pencil.factors, pencil.a.weights))
 
     def error_variances(self, left: Any, right: Matrix, eigenvalues: Matrix) -> Matrix:
@@ -412,14 +408,14 @@ class MomentsPencil(NoisyPencil):
         by = scipy.sparse.diags_array(self.scale)
         return by @ left, np.asarray(by @ right)
 
-    def _pair_in_units(self, a: Matrix, level: float, rounding: float) -> MatrixPencil:
+    def _pair_in_units(self, a: Matrix, level: float) -> MatrixPencil:
         scale = self.scale
         if scale is None:
-            return MatrixPencil(a, None, level, rounding)
+            return MatrixPencil(a, None, level, 0.0)
         largest = float(scale.max()) ** 2
         # the edge of noise with entries of variance (s D_a D_b)^2 / 2
         spread = largest * math.sqrt(float(np.mean(scale**2 / largest)))
-        return MatrixPencil(self._in_units(a), None, level * spread, rounding * largest)
+        return MatrixPencil(self._in_units(a), None, level * spread, 0.0)
 
     def _in_units(self, matrix: Matrix) -> Matrix:
         if self.scale is not None:
