@@ -19,6 +19,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgep._checks import unchecked
 from dpgep._dispatch import core
 from dpgep._threads import thread_count
 from dpgep._watched import naming
@@ -266,8 +267,8 @@ def preprocessed_parts(batch: Batch, preprocessing: Preprocessing, *, grouped: b
     if batch.weights is not None:  # rows of each weight are added up in every part
         height = max(height, _WEIGHED_ENTRIES // batch.rows.d)
     for start in range(0, max(n, 1), height):
-        part = batch if height >= n else batch.part(slice(start, start + height))
-        yield preprocessed(replace(part, others=others), preprocessing, grouped=grouped)
+        part = batch if height >= n else unchecked(batch.part(slice(start, start + height)), others=others)
+        yield preprocessed(part, preprocessing, grouped=grouped)
         others = 0
 
 
@@ -281,7 +282,7 @@ def preprocessed(batch: Batch, preprocessing: Preprocessing, *, grouped: bool = 
         views = (_mapped(rows, preprocessing),)
         if preprocessing.pairwise:
             views, bound = (_with_marks(Rows(views, bound), np.isnan(joined_views(rows, slice(0, rows.n)))),), 1.0
-    return replace(batch, rows=Rows(views, bound), groups=batch.groups if grouped else None)
+    return unchecked(batch, rows=Rows(views, bound), groups=batch.groups if grouped else None)
 
 
 def _with_marks(rows: Rows, absent: NDArray[np.bool_]) -> NDArray[np.float64]:

@@ -335,7 +335,7 @@ class _Estimator:
         mapped = self._as_is
         for _ in range(_MOST_MEANS):
             bound, n = norms.quantile(_WITHIN), self._n_rows or norms.n
-            total = self._stages.row_sum(replace(mapped, bound=bound), self._part(_MEAN_SHARE))
+            total = self._stages.row_sum(unchecked(mapped, bound=bound), self._part(_MEAN_SHARE))
             mean, noise = total.values / n, total.deviation / n  # in units of the bound
             length = float(mean @ mean)
             # shrunk as James and Stein do
@@ -343,7 +343,7 @@ class _Estimator:
             if kept**2 * length < _WORTH_SHIFTING:
                 break
             location = (0.0 if mapped.location is None else mapped.location) + kept * bound * mean
-            mapped = replace(mapped, location=location)
+            mapped = unchecked(mapped, is_identity=False, location=location)
             norms = self._norms(mapped)
             rows = norms.quantile(0.5)
             if rows > _MUCH_SHORTER * bound or noise * math.sqrt(self._d) * bound < _SHORT * rows:
