@@ -242,14 +242,15 @@ class _Estimator:
         spread = np.maximum(np.sqrt(np.maximum(variance, sums.deviation / n)), _LEAST_SPREAD)
         location = interval.middle + interval.half * mean if shifted else None
         bought = np.maximum(interval.half * spread, _LEAST_SCALE)
-        # indicators are not cut off: a rare one stays one, and its mean the share of the people
-        rare, least = 0.0 if location is None else location[self._indicators], np.zeros(self._d)
-        least[self._indicators] = np.maximum(rare, 1 - rare) / self._cut
-        for group in map(list, self._model.indicators if self._shares_asked else ()):
-            least[group] = np.maximum(least[group], scales_of_shares(bought[group]))
-        scale = np.maximum(bought, least)
-        shows = np.where(found.looked, *_SHOWS)
-        shows[[int(j) for j in ranges]] = _SHOWS_IN_PUBLIC
+        scale, shows, cut = bought, np.where(found.looked, *_SHOWS), self._cut
+        if ranges:
+            shows[[int(j) for j in ranges]] = _SHOWS_IN_PUBLIC
+        if self._indicators:  # they are not cut off: a rare one stays one, and its mean the share of the people
+            rare, least = 0.0 if location is None else location[self._indicators], np.zeros(self._d)
+            least[self._indicators] = np.maximum(rare, 1 - rare) / cut
+            for group in map(list, self._model.indicators if self._shares_asked else ()):
+                least[group] = np.maximum(least[group], scales_of_shares(bought[group]))
+            scale = np.maximum(bought, least)
         at_ends = found.looked & (square > _AT_ENDS) & (sums.deviation > _MISLEADING * n)
         holds = found.seen & ~found.narrow & ~at_ends
         known = holds & (variance >= np.maximum(shows * noise, _LEAST_SPREAD**2))
@@ -264,7 +265,7 @@ class _Estimator:
             is_identity=False,
             location=location,
             scale=scale,
-            largest=self._cut,
+            largest=cut,
             variance_error=np.where(scale > bought, VARIANCE_UNTOLD, noise / spread**2),
             unsure=unsure,
             unseen=tuple(j for j in unsure if not holds[j]),
@@ -385,7 +386,7 @@ class _Estimator:
             first, last = (math.floor(NORM_STEPS * math.log2(e)) for e in (_LEAST_NORM * math.sqrt(self._d), end))
         far = 1 + last + NORM_STEPS * np.array(_FAR_OCTAVES if shows_cut else [], dtype=np.intp)
         counted = mapped.uncut() if shows_cut else mapped
-        starts = np.append(np.arange(first, last + 1), far)
+        starts = np.concatenate([np.arange(first, last + 1), far])
         histogram = self._stages.norms(counted, starts, self._part(self._shares[1]))
         counts = histogram.values
         counts[0] = 0.0  # rows of zeros have no say

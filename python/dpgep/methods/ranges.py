@@ -71,7 +71,7 @@ class ColumnRanges:
         first = np.where(either, sides.first.reshape(d, 2).T, sizes.first)
         last = np.where(either, sides.last.reshape(d, 2).T, sizes.last)
         lower = np.ldexp(1.0, FIRST_OCTAVE + first)  # the least magnitudes, and the ends of the last octaves
-        upper = np.ldexp(1.0, np.minimum(FIRST_OCTAVE + last + 1, 1023))
+        upper = np.ldexp(1.0, FIRST_OCTAVE + last + 1)
         people, noise = self._people[columns], np.where(sizes.is_likely, sizes.noise, histogram.deviation)
         unseen = np.zeros(d) if self._missing else n - people
         everybody = unseen <= np.maximum(_MISSED * n, _SHOWN * noise)
