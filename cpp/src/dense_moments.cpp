@@ -32,6 +32,8 @@ const Index narrow_dimension = 100;
 
 namespace {
 
+// Rows of this many entries stay in the first-level cache.
+constexpr Index gathered_entries = Index{1} << 11;
 // Rows that are multiplied together: at a hundred columns they fill a third of a second-level
 // cache.
 constexpr Index block_rows = 384;
@@ -160,34 +162,26 @@ class PeopleBlock {
                  Eigen::OuterStride<>(buffer_stride)) {}
 
   template <class Scalar>
-  bool read(const ConstRows<Scalar>& rows, const Run& run, Grid grid) {
+  bool read(const ConstRows<Scalar>& rows, const Run& run, Grid grid, const RowMapper* mapper) {
     const Index first = run.numbers == nullptr ? run.first : 0;
     const ConstRows<Scalar> part(rows.data() + first * rows.outerStride(), rows.rows() - first,
                                  rows.cols(), Eigen::OuterStride<>(rows.outerStride()));
     return fixed_point_turned(part, grid.bound, grid.bits, features(rows.cols(), run.n),
-                              run.numbers);
+                              run.numbers, mapper);
   }
 
-  // Rows that are mapped first, a few at a time.
-  template <class Scalar>
-  bool read(const ConstRows<Scalar>& rows, const Run& run, Grid grid, MappedRows& mapped) {
-    for (Index i = 0; i < run.n; i += mapped.height()) {
-      const Index n = std::min(mapped.height(), run.n - i);
-      if (!mapped.read(rows, n, [&](Index k) { return run.number(i + k); })) return false;
-      const ConstRows<double> part(mapped.rows().data(), n, rows.cols(),
-                                   Eigen::OuterStride<>(rows.cols()));
-      const Rows<double> out(&entry(i, 0), rows.cols(), n, Eigen::OuterStride<>(buffer_stride));
-      if (!fixed_point_turned(part, grid.bound, grid.bits, out)) return false;
-    }
-    return true;
+  bool read(const std::vector<Column>& columns, const Run& run, Grid grid,
+            const RowMapper* mapper) {
+    return mapper == nullptr ? read(columns, run, grid) : gather(columns, run, grid, *mapper);
   }
 
-  bool read(const std::vector<Column>& columns, const Run& run, Grid grid, MappedRows& mapped) {
+  // Columns that are to be mapped become rows, a few at a time.
+  bool gather(const std::vector<Column>& columns, const Run& run, Grid grid,
+              const RowMapper& mapper) {
     const auto d = static_cast<Index>(columns.size());
-    gathered_.resize(mapped.height(), d);
-    const ConstRows<double> rows(gathered_.data(), mapped.height(), d, Eigen::OuterStride<>(d));
-    for (Index i = 0; i < run.n; i += mapped.height()) {
-      const Index n = std::min(mapped.height(), run.n - i);
+    gathered_.resize(std::clamp<Index>(gathered_entries / d, 1, block_rows), d);
+    for (Index i = 0; i < run.n; i += gathered_.rows()) {
+      const Index n = std::min(gathered_.rows(), run.n - i);
       for (Index j = 0; j < d; ++j) {
         const auto gather = [&](const auto* column) {
           for (Index k = 0; k < n; ++k) {
@@ -196,10 +190,9 @@ class PeopleBlock {
         };
         std::visit(gather, columns[static_cast<std::size_t>(j)]);
       }
-      if (!mapped.read(rows, n, [](Index k) { return k; })) return false;
-      const ConstRows<double> part(mapped.rows().data(), n, d, Eigen::OuterStride<>(d));
+      const ConstRows<double> rows(gathered_.data(), n, d, Eigen::OuterStride<>(d));
       const Rows<double> out(&entry(i, 0), d, n, Eigen::OuterStride<>(buffer_stride));
-      if (!fixed_point_turned(part, grid.bound, grid.bits, out)) return false;
+      if (!fixed_point_turned(rows, grid.bound, grid.bits, out, nullptr, &mapper)) return false;
     }
     return true;
   }
@@ -254,15 +247,6 @@ Index width_of(const std::vector<Column>& columns) {
 template <class Scalar>
 Index width_of(const ConstRows<Scalar>& rows) {
   return rows.cols();
-}
-
-template <class Source>
-bool read(PeopleBlock& block, const Source& source, const Run& run, Grid grid,
-          [[maybe_unused]] std::optional<MappedRows>& mapped) {
-  if constexpr (!std::is_same_v<Source, ConstRows<std::uint8_t>>) {
-    if (mapped) return block.read(source, run, grid, *mapped);
-  }
-  return block.read(source, run, grid);
 }
 
 void mark_groups(const ConstVectorView<std::int64_t>& groups, Index n_groups, const Run& run,
@@ -392,13 +376,11 @@ bool add_dense_moments(const DensePeople& people, Index n, ConstVectorView<std::
       Sums sums(total.rows(), bits, are_two);
       PeopleBlock block(total.rows());
       RowsByWeight by_weight;
-      std::optional<MappedRows> mapped;
-      if (mapper) mapped.emplace(*mapper, height);
       for (Index s = next++; s < n_stretches && all_finite; s = next++) {
         const Index first = s * stretch;
         const auto& runs = by_weight.runs(weights, first, std::min(stretch, n - first), height);
         for (std::size_t r = 0; r < runs.size(); ++r) {
-          if (!read(block, source, runs[r], {bound, bits}, mapped)) {
+          if (!block.read(source, runs[r], {bound, bits}, mapper ? &*mapper : nullptr)) {
             all_finite = false;
             return;
           }

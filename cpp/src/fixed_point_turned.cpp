@@ -5,12 +5,14 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 #include "dpgep/clip.hpp"
 #include "dpgep/fixed_point.hpp"
 #include "lanes.hpp"
 #include "prefetch.hpp"
 #include "row_group.hpp"
+#include "row_mapper.hpp"
 
 namespace dpgep {
 namespace {
@@ -24,34 +26,35 @@ using Group = RowGroup<lanes_of_group, Scalar>;
 
 using OfRows = std::array<double, tile_rows>;
 
-// Writes four columns of four rows to `to`, a column each `stride`, and adds their squares.
+// n of the entries from here on, n <= n_lanes, then zeros.
 template <class Scalar>
-inline void turn_columns(const Group<Scalar>& rows, Index j, Index n_columns, double* to,
-                         Index stride, Lanes (&squares)[n_lanes]) {
-  Lanes x[n_lanes];
-  for (std::size_t t = 0; t < lanes_of_group; ++t) load(rows[t] + j, x[t]);
-  turn(x[0], x[1], x[2], x[3]);
-  for (Index c = 0; c < n_lanes; ++c) {
-    squares[c] += x[c] * x[c];
-    if (c < n_columns) store(x[c], to + (j + c) * stride);
+inline void load_some(const Scalar* from, Index n, Lanes& to) {
+  if (n == n_lanes) {
+    load(from, to);
+    return;
+  }
+  fill(0.0, to);  // by lanes: a copy in memory would have to arrive there first
+  for (Index t = 0; t < n_lanes - 1; ++t) {
+    if (t < n) add_to_lane(t, static_cast<double>(from[t]), to);
   }
 }
 
-// The columns begin, begin + 1, begin + 2, begin + 3, begin + 8, ...: those whose squares have the
-// same partial sums in `norm`. Of half of them, these fit sixteen registers.
+// The columns begin, begin + 1, begin + 2, begin + 3, begin + 8, ... of four rows, those whose
+// squares have the same partial sums in `norm`: writes them to `to`, a column each `stride`, and
+// adds their squares. Of half of the columns, these fit sixteen registers.
 template <class Scalar>
 inline void turn_half(const Group<Scalar>& rows, Index begin, Index d, double* to, Index stride,
                       Lanes (&squares)[n_lanes]) {
-  Index j = begin;
-  for (; j + n_lanes <= d; j += 2 * n_lanes) turn_columns(rows, j, n_lanes, to, stride, squares);
-  if (j >= d) return;
-  Scalar rest[lanes_of_group][lanes_of_group] = {};
-  Group<Scalar> rest_of_rows;
-  for (std::size_t t = 0; t < lanes_of_group; ++t) {
-    std::copy(rows[t] + j, rows[t] + d, rest[t]);
-    rest_of_rows[t] = rest[t];
+  for (Index j = begin; j < d; j += 2 * n_lanes) {
+    const Index n = std::min(n_lanes, d - j);
+    Lanes x[n_lanes];
+    for (std::size_t t = 0; t < lanes_of_group; ++t) load_some(rows[t] + j, n, x[t]);
+    turn(x[0], x[1], x[2], x[3]);
+    for (Index c = 0; c < n_lanes; ++c) {
+      squares[c] += x[c] * x[c];
+      if (c < n) store(x[c], to + (j + c) * stride);
+    }
   }
-  turn_columns(rest_of_rows, 0, d - j, to + j * stride, stride, squares);
 }
 
 // Writes four rows to `to`, a column each `stride`, and their sums of squares in the order that
@@ -93,27 +96,44 @@ template <class Scalar>
 class Turning {
  public:
   Turning(const ConstRows<Scalar>& rows, const Index* numbers, double bound, int bits,
-          Rows<double> out)
+          Rows<double> out, const RowMapper* mapper)
       : rows_(rows),
         numbers_(numbers),
+        mapper_(mapper),
+        mapped_(mapper == nullptr ? 0 : tile_rows, rows.cols()),
         bound_(bound),
         bits_(bits),
         radius_(std::ldexp(1.0, bits)),
         bound_is_usual_(bound >= 0x1p-449 && bound <= 0x1p900),
         out_(out) {}
 
-  // Serves the rows first, ..., last - 1, at most tile_rows. False if an entry is not finite.
+  // Serves the rows first, ..., last - 1, at most tile_rows. False if an entry is refused.
   bool serve(Index first, Index last) {
+    if constexpr (std::is_floating_point_v<Scalar>) {
+      if (mapper_ != nullptr) {
+        for (Index i = first; i < last; ++i) {
+          if (!(*mapper_)(row(i), &mapped_(i - first, 0))) return false;
+        }
+        return serve(first, last, [&](Index i) { return &mapped_(i - first, 0); });
+      }
+    }
+    return serve(first, last, [&](Index i) { return row(i); });
+  }
+
+ private:
+  // The same of the rows read(first), ..., of floating-point numbers or bytes.
+  template <class Read>
+  bool serve(Index first, Index last, const Read& read) {
+    using Entry = std::remove_cv_t<std::remove_pointer_t<decltype(read(first))>>;
     const Index d = rows_.cols();
     const Index stride = out_.outerStride();
     const Index n_grouped = (last - first) / n_lanes * n_lanes;
     OfRows squares = {};
     OfRows scales;
     for (Index i = 0; i < n_grouped; i += n_lanes) {
-      expect_to_read_group(first + i + tile_rows);
-      Group<Scalar> group;
+      Group<Entry> group;
       for (std::size_t t = 0; t < lanes_of_group; ++t) {
-        group[t] = row(first + i + static_cast<Index>(t));
+        group[t] = read(first + i + static_cast<Index>(t));
       }
       turn_rows(group, d, entries(first + i), stride, &squares[at(i)]);
     }
@@ -121,6 +141,8 @@ class Turning {
     OfRows on_grid;
     on_grid.fill(std::numeric_limits<double>::infinity());
     for (Index i = 0; i < n_grouped; i += n_lanes) {
+      // not while rows are turned: what they are written to comes from the second-level cache
+      expect_to_read_group(first + i + tile_rows);
       if (are_usual(&squares[at(i)])) {
         round(&scales[at(i)], d, entries(first + i), stride, &on_grid[at(i)]);
       }
@@ -129,12 +151,11 @@ class Turning {
     for (Index i = 0; i < last - first; ++i) {
       // as in fit_to_ball: exact while it matters
       if (on_grid[at(i)] <= radius_ * radius_) continue;
-      all_finite &= serve_alone(first + i);
+      all_finite &= serve_alone(first + i, read(first + i));
     }
     return all_finite;
   }
 
- private:
   static std::size_t at(Index i) { return static_cast<std::size_t>(i); }
 
   double* entries(Index i) { return out_.data() + i; }
@@ -150,11 +171,12 @@ class Turning {
            });
   }
 
-  bool serve_alone(Index i) {
+  template <class Entry>
+  bool serve_alone(Index i, const Entry* read) {
     const Index d = rows_.cols();
     Vector<double> on_grid(d);
     const Eigen::OuterStride<> stride(d);
-    if (!fixed_point_rows(ConstRows<Scalar>(row(i), 1, d, stride), bound_, bits_,
+    if (!fixed_point_rows(ConstRows<Entry>(read, 1, d, stride), bound_, bits_,
                           Rows<double>(on_grid.data(), 1, d, stride), 1)) {
       return false;
     }
@@ -164,8 +186,8 @@ class Turning {
 
   // The processor does not look ahead beyond a page.
   void expect_to_read_group(Index first) const {
-    const Index last = std::min(first + n_lanes, out_.cols());
-    for (Index i = first; i < last; ++i) {
+    const Index end = numbers_ == nullptr ? rows_.rows() : out_.cols();
+    for (Index i = first; i < std::min(first + n_lanes, end); ++i) {
       const Scalar* const begin = row(i);
       for (Index j = 0; j < rows_.cols(); j += line_entries<Scalar>) expect_to_read(begin + j);
     }
@@ -173,6 +195,8 @@ class Turning {
 
   ConstRows<Scalar> rows_;
   const Index* numbers_;  // of the rows that are served; null for all of them
+  const RowMapper* mapper_;
+  RowMajorMatrix<double> mapped_;  // rows that are served together
   double bound_;
   int bits_;
   double radius_;
@@ -184,9 +208,9 @@ class Turning {
 
 template <class Scalar>
 bool fixed_point_turned(const ConstRows<Scalar>& rows, double bound, int bits, Rows<double> out,
-                        const Index* numbers) {
+                        const Index* numbers, const RowMapper* mapper) {
   require_grid(bound, bits);
-  Turning<Scalar> turning(rows, numbers, bound, bits, out);
+  Turning<Scalar> turning(rows, numbers, bound, bits, out, mapper);
   bool all_finite = true;
   for (Index i = 0; i < out.cols(); i += tile_rows) {
     all_finite &= turning.serve(i, std::min(i + tile_rows, out.cols()));
@@ -195,8 +219,10 @@ bool fixed_point_turned(const ConstRows<Scalar>& rows, double bound, int bits, R
 }
 
 template bool fixed_point_turned(const ConstRows<std::uint8_t>&, double, int, Rows<double>,
-                                 const Index*);
-template bool fixed_point_turned(const ConstRows<float>&, double, int, Rows<double>, const Index*);
-template bool fixed_point_turned(const ConstRows<double>&, double, int, Rows<double>, const Index*);
+                                 const Index*, const RowMapper*);
+template bool fixed_point_turned(const ConstRows<float>&, double, int, Rows<double>, const Index*,
+                                 const RowMapper*);
+template bool fixed_point_turned(const ConstRows<double>&, double, int, Rows<double>, const Index*,
+                                 const RowMapper*);
 
 }  // namespace dpgep

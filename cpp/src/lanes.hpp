@@ -205,6 +205,26 @@ inline void add_exact_product(const Register& a, const Register& b, Register& su
 #endif
 }
 
+// x_t /= s_t, rounded once as division rounds, where f_t is 1 / s_t rounded. By products where
+// these are fused (Brisebarre, Muller, Raina: Accelerating correctly rounded floating-point
+// division when the divisor is known in advance, 2004): unless a quotient or a remainder leaves the
+// range of full precision. A zero keeps its sign.
+#if defined(__FMA__)
+inline constexpr bool has_fused_products = true;
+
+inline void divide(const Register& s, const Register& f, Register& x) {
+  const Register q = x * f;
+  const Register beyond = _mm256_fmsub_pd(q, s, x);
+  x = _mm256_fnmadd_pd(beyond, f, q);
+}
+#else
+inline constexpr bool has_fused_products = false;
+
+inline void divide(const Register& s, const Register&, Register& x) {
+  x = x / s;
+}
+#endif
+
 // found_t becomes something else than zero if x_t is a number that has fewer digits than others.
 inline void note_subnormal(const Register& x, Register& found) {
 #if defined(__AVX__)

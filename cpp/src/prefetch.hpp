@@ -8,9 +8,13 @@
 
 namespace dpgep {
 
+// GCC takes a function that does nothing else for one without effects, and removes its calls,
+// unless there is a statement that it must keep.
+
 inline void expect_to_read([[maybe_unused]] const void* address) {
 #if defined(__GNUC__)
   __builtin_prefetch(address);
+  asm volatile("");
 #endif
 }
 
@@ -18,6 +22,7 @@ inline void expect_to_read([[maybe_unused]] const void* address) {
 inline void expect_to_read_later([[maybe_unused]] const void* address) {
 #if defined(__GNUC__)
   __builtin_prefetch(address, 0, 1);
+  asm volatile("");
 #endif
 }
 

@@ -4,11 +4,10 @@
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
-#include <vector>
+#include <type_traits>
 
 #include "dpgep/row_map.hpp"
 #include "lanes.hpp"
-#include "prefetch.hpp"
 
 namespace dpgep {
 
@@ -55,8 +54,10 @@ class RowMapper {
     location_ = in_registers(map.location, d, 0.0);
     scale_ = in_registers(map.scale, d, 1.0);
     factor_ = scale_.cwiseInverse();
-    for (Index j = 0; j < d;
-         ++j) {  // NaN, by which nothing is decided, where it is no number of full precision
+    for (Index j = 0; j < d; ++j) {
+      // then no difference but zero is below 2^-853, and no quotient below 2^-953
+      by_products_ &= std::abs(location_[j]) >= 0x1p-800 && scale_[j] <= 0x1p100;
+      // NaN, by which nothing is decided, where it is no number of full precision
       if (!(factor_[j] >= 0x1p-900 && factor_[j] <= 0x1p900)) factor_[j] = std::nan("");
     }
   }
@@ -66,7 +67,8 @@ class RowMapper {
   // False where an entry is infinite or, unless it is missing, NaN. `out` may be the row.
   template <class Scalar>
   bool operator()(const Scalar* row, double* out) const {
-    return missing_ ? mapped<true>(row, out) : mapped<false>(row, out);
+    if (by_products_ && static_cast<const void*>(row) != out && mapped<true>(row, out)) return true;
+    return mapped<false>(row, out);
   }
 
   // The sum of squares of a mapped row, by products with 1/scale: wrong by less than 2^-48 of
@@ -109,12 +111,19 @@ class RowMapper {
     return total(squares[0] + squares[1]) + (sum - sum);
   }
 
+  template <bool by_products, class Scalar>
+  bool mapped(const Scalar* row, double* out) const {
+    return missing_ ? mapped<by_products, true>(row, out) : mapped<by_products, false>(row, out);
+  }
+
   // The last entries are in a register of their own, which shares some with the one before, and is
   // read before that is written.
-  template <bool missing, class Scalar>
+  // By products, false as well where these do not decide.
+  template <bool by_products, bool missing, class Scalar>
   bool mapped(const Scalar* row, double* out) const {
     const double* const location = location_.data();
     const double* const scale = scale_.data();
+    const double* const factor = factor_.data();
     const Register end = Register{} + largest_;
     Register refused = {};
     const auto find = [&](Register& x, Index left) {
@@ -122,13 +131,20 @@ class RowMapper {
       Register s;
       load(location + left, m);
       load(scale + left, s);
-      m = (x - m) / s;
-      clamp_to(-end, end, m);
+      m = x - m;
+      if (by_products) {
+        Register f;
+        load(factor + left, f);
+        divide(s, f, m);
+      } else {
+        m = m / s;
+      }
       if (missing) {
         m = x == x ? m : Register{};
         x = x == x ? x : Register{};
       }
-      refused += x - x;
+      refused += by_products ? m : x - x;
+      clamp_to(-end, end, m);
       x = m;
     };
     Register x;
@@ -137,7 +153,7 @@ class RowMapper {
       find(x, 0);
       out[0] = x[0];
       for (int t = 1; t < d_; ++t) out[t] = x[t];
-      return total(refused) == 0.0;
+      return is_finite(total(refused));
     }
     const Index last = d_ - n_at_once;
     Register end_of_row;
@@ -149,52 +165,16 @@ class RowMapper {
     }
     find(end_of_row, last);
     store(end_of_row, out + last);
-    return total(refused) == 0.0;
+    return is_finite(total(refused));
   }
+
+  static bool is_finite(double x) { return x - x == 0.0; }
 
   Vector<double> location_, scale_, factor_;
   double largest_;
   bool missing_;
+  bool by_products_ = has_fused_products;
   Index d_;
-};
-
-// Some mapped rows, at most `most` of them and few enough to stay in the first cache.
-class MappedRows {
- public:
-  MappedRows(const RowMapper& mapper, Index most)
-      : mapper_(mapper),
-        height_(std::clamp<Index>(entries / mapper.width() / n_lanes * n_lanes, n_lanes, most)),
-        rows_(height_, mapper.width()) {}
-
-  Index height() const { return height_; }
-
-  // The n rows of the numbers number(0), ..., n <= height; false where an entry is refused.
-  template <class Scalar, class Number>
-  bool read(const ConstRows<Scalar>& rows, Index n, const Number& number) {
-    bool accepted = true;
-    for (Index k = 0; k < n; ++k) {
-      const Index i = number(k);
-      // by then nothing else is read from memory: what comes next, meanwhile
-      if (i + height_ < rows.rows()) expect_row(&rows.coeffRef(i + height_, 0));
-      accepted = mapper_(&rows.coeffRef(i, 0), &rows_(k, 0)) && accepted;
-    }
-    return accepted;
-  }
-
-  const RowMajorMatrix<double>& rows() const { return rows_; }
-
- private:
-  static constexpr Index entries = 1 << 11;
-
-  template <class Scalar>
-  void expect_row(const Scalar* row) const {
-    constexpr Index line = 64 / sizeof(Scalar);
-    for (Index j = 0; j < mapper_.width(); j += line) expect_to_read(row + j);
-  }
-
-  const RowMapper& mapper_;
-  Index height_;
-  RowMajorMatrix<double> rows_;
 };
 
 }  // namespace dpgep

@@ -68,11 +68,12 @@ def test_rows_count_as_often_as_they_weigh(
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize(("n", "d"), [(1, 1), (7, 3), (900, 5), (1100, 50), (501, 150)])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_rows_are_mapped_as_they_are_read(dtype: str, n: int, d: int, weighted: bool) -> None:
+@pytest.mark.parametrize("shifted", [False, True])
+def test_rows_are_mapped_as_they_are_read(dtype: str, n: int, d: int, weighted: bool, shifted: bool) -> None:
     rng = np.random.default_rng([n, d])
     rows = rng.standard_normal((n, d)).astype(dtype)
     rows[rng.random((n, d)) < 0.1] = np.nan
-    location, scale = rng.standard_normal(d), np.exp(rng.standard_normal(d))
+    location, scale = shifted * rng.standard_normal(d), np.exp(rng.standard_normal(d))
     plain = reference.map_rows(rows, location, scale, 1.5)
     weights = rng.choice([0, 1, 3, 819], n).astype(np.int16) if weighted else None
     for kernel in KERNELS.values():

@@ -110,6 +110,32 @@ def test_rows_count_as_often_as_they_weigh(n: int, d: int, missing: bool) -> Non
                 np.testing.assert_array_equal(each, plain, err_msg=name)
 
 
+@pytest.mark.parametrize("largest", [np.inf, 12.0])
+@pytest.mark.parametrize(
+    ("locations", "scales"),
+    [((-799, 800), (-100, 100)), ((-900, -800), (-100, 100)), ((-20, 20), (-1000, 1000)), ((-799, -700), (200, 800))],
+)
+def test_quotients_are_rounded_as_division_rounds(
+    locations: tuple[int, int], scales: tuple[int, int], largest: float
+) -> None:
+    rng, (n, d) = np.random.default_rng(0), (2000, 21)
+
+    def of_size(least: int, most: int, shape: Any) -> Any:
+        return np.ldexp(rng.uniform(0.5, 1, shape), rng.integers(least, most + 1, shape))
+
+    location, scale = of_size(*locations, d) * rng.choice([-1, 1], d), of_size(*scales, d)
+    some = rng.choice(d, 5)
+    location[some], scale[some[:3]] = 0.0 if largest == 12 else 3.0, np.nextafter([1.0, 2.0, 2.0], 0)
+    rows = of_size(-1073, 1024, (n, d)) * rng.choice([-1, 1], (n, d))
+    near = rng.random((n, d)) < 0.7
+    rows[near] = (location + rng.integers(-40, 41, (n, d)) * np.spacing(location))[near]
+    rows[rng.random((n, d)) < 0.1] = rng.choice(EXTREME)
+    expected, found = reference.map_rows(rows, location, scale, largest), np.empty_like(rows)
+    for kernel in KERNELS.values():
+        assert kernel.map_rows(rows, location, scale, largest, False, found)
+        np.testing.assert_array_equal(found.view(np.int64), expected.view(np.int64))
+
+
 @given(hnp.arrays(np.float64, (5, 3), elements=st.floats(width=64)), st.booleans())
 def test_who_is_refused(rows: Any, missing: bool) -> None:
     refused = np.isinf(rows) | (np.isnan(rows) & (not missing))
