@@ -423,7 +423,9 @@ class Stages:
         """(n_bins,), histogram of norms of mapped rows; bins start at these quarters of octaves, the ends hold all."""
         first, last = int(starts[0]), int(starts[-1])
         counts = self._sums(partial(NormCounts, first, last - first + 1), mu, preprocessing).counts
-        return self._histogram(np.add.reduceat(counts, starts - first), 1, mu, NORMS)
+        if len(starts) < len(counts):
+            counts = np.add.reduceat(counts, starts - first)
+        return self._histogram(counts, 1, mu, NORMS)
 
     def column_sums(self, interval: Interval, mu: float) -> NoisyCounts:
         """(3, d), sums of the columns' places u in their intervals, -1 to 1, and of u^2; how many people have one."""
