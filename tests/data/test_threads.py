@@ -408,7 +408,7 @@ OVERSUBSCRIPTION = """
     import dpgep.data.rows as rows_module
 
     warnings.simplefilter("ignore")
-    x = np.random.default_rng(0).standard_normal((20000, 400)) / 20
+    x = np.random.default_rng(0).standard_normal((4000, 1000)) / 32
     inside = set()
 
     def spy(rows, total, gram=rows_module.add_gram):
