@@ -435,8 +435,8 @@ class Norms:
 
     def quantile(self, share: float) -> float:
         """A norm that at least this share of the people do not exceed."""
-        within = np.cumsum(self.people)
-        return float(self.norms[int(np.argmax(within >= share * within[-1]))] * 2 ** (0.5 / NORM_STEPS))
+        within = self.people.cumsum()
+        return float(self.norms[(within >= share * within[-1]).argmax()] * 2 ** (0.5 / NORM_STEPS))
 
     def best_bound(self, n: float, d: int, mu: float, numbers: int | None = None) -> float:
         """The bound for the least sum of squares of the answer's noise and bias, relative to the energy kept.
@@ -455,7 +455,7 @@ class Norms:
             bias = _BIAS * math.sqrt(d / (numbers or d)) * (1 / of_all - 1)
         # the edge of the noise of a second moment and a mean (docs/mathematics.md, section 3)
         noise = 1.6 * math.sqrt(2 * d) / (n * mu) / in_squares
-        return float(bounds[int(np.argmin(noise**2 + bias**2))])
+        return float(bounds[(noise**2 + bias**2).argmin()])
 
     def kept(self, bound: float) -> float:
         """The share of the squares of the norms that a bound keeps."""
