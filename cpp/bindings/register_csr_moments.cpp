@@ -14,7 +14,7 @@ namespace {
 
 void add_moments(const py::array& values, const py::array& indices, const py::array& indptr,
                  Index n_features, const std::optional<py::array>& groups, std::int32_t mark,
-                 py::array& total, int n_threads) {
+                 py::array& total, int n_threads, Index sums_in_cache) {
   require_square(total, "total");
   const auto target = mutable_rows<std::int64_t>(total, "total");
   const auto entries = const_vector<std::int32_t>(values, "values");
@@ -30,7 +30,7 @@ void add_moments(const py::array& values, const py::array& indices, const py::ar
     require_disjoint(group, "groups", target, "total");
     // Safe: only raw memory is touched, and the caller's references keep the arrays alive.
     const py::gil_scoped_release no_gil;
-    add_csr_moments<Integer>(rows, n_features, group, mark, target, n_threads);
+    add_csr_moments<Integer>(rows, n_features, group, mark, target, n_threads, sums_in_cache);
   });
 }
 
@@ -41,13 +41,15 @@ void register_csr_moments(py::module_& module) {
              py::arg("indices").noconvert(), py::arg("indptr").noconvert(),
              py::arg("n_features").noconvert(), py::arg("groups").noconvert(),
              py::arg("mark").noconvert(), py::arg("total").noconvert(),
-             py::arg("n_threads").noconvert() = 1, R"(
+             py::arg("n_threads").noconvert() = 1,
+             py::arg("sums_in_cache").noconvert() = Index{1} << 20, R"(
 total_jk += sum_i z_ij z_ik for k >= j, z_i = [row i; mark e(groups_i)], exactly: rows are never filled in.
 
 values: int32, of the rows of a SciPy csr_array in canonical format (indices sorted, no duplicates);
 indices and indptr: both int32 or both int64. groups: (n,) int64 in [0, g), or None: everybody is in
 the first of g <= 1. total: (n_features + g, n_features + g) int64, row-contiguous, whose lower triangle
-is not touched. The same bits for every n_threads.
+is not touched. The same bits for every n_threads, and for every sums_in_cache: rows are sorted where
+total has more entries.
 
 Not checked: sums that leave int64 wrap around. The caller keeps sum_i |z_ij z_ik| < 2**63.
 

@@ -287,6 +287,7 @@ void fuzz_csr_moments(Bytes bytes) {
   const Index d = bytes.take_between(0, 20);
   const Index n_groups = bytes.take_between(0, 3);
   const auto mark = bytes.take<std::int16_t>();
+  const Index sums_in_cache = bytes.take_between(0, 1) == 0 ? 0 : Index{1} << 20;
   std::vector<Integer> indptr(static_cast<std::size_t>(bytes.take_between(0, 12)));
   for (Integer& end : indptr) end = bytes.take<std::int8_t>();
   const std::size_t n = indptr.empty() ? 0 : indptr.size() - 1;
@@ -317,7 +318,8 @@ void fuzz_csr_moments(Bytes bytes) {
   try {
     add_csr_moments<Integer>(
         rows, d, {groups.data(), static_cast<Index>(groups.size())}, mark,
-        {total.data(), total.rows(), total.cols(), Eigen::OuterStride<>(total.cols())}, 1);
+        {total.data(), total.rows(), total.cols(), Eigen::OuterStride<>(total.cols())}, 1,
+        sums_in_cache);
     require(is_valid, "rows that are not canonical are refused");
   } catch (const std::invalid_argument&) {
     require(!is_valid, "canonical rows are served");

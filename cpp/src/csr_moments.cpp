@@ -71,6 +71,25 @@ class MarkedRows {
     body(entry(n_features_ + group_of(groups_, i), mark_));
   }
 
+  // sums_of(j)[k] += z_ij z_ik for k >= j.
+  template <class SumsOf>
+  void add_products(Index i, const SumsOf& sums_of) const {
+    const Integer* const indices = rows_.indices.data();
+    const std::int32_t* const values = rows_.data.data();
+    const auto end = static_cast<Index>(rows_.indptr[i + 1]);
+    const Index group = n_groups_ == 0 ? 0 : n_features_ + group_of(groups_, i);
+    for (auto p = static_cast<Index>(rows_.indptr[i]); p < end; ++p) {
+      std::uint64_t* const sums = sums_of(indices[p]);
+      const std::int64_t value = values[p];
+      for (Index q = p; q < end; ++q) {
+        sums[indices[q]] += static_cast<std::uint64_t>(value * values[q]);
+      }
+      if (n_groups_ > 0) sums[group] += static_cast<std::uint64_t>(value * mark_);
+    }
+    if (n_groups_ == 0) return;
+    sums_of(group)[group] += static_cast<std::uint64_t>(std::int64_t{mark_} * mark_);
+  }
+
  private:
   const Csr<std::int32_t, Integer>& rows_;
   const ConstVectorView<std::int64_t>& groups_;
@@ -93,6 +112,11 @@ void add_tail(const Entry* begin, const Entry* end, std::uint64_t* sums) {
     for (const Entry other : four) sums[column_of(other)] += value * value_of(other);
   }
   for (; next < end; ++next) sums[column_of(*next)] += value * value_of(*next);
+}
+
+// Signed and unsigned integers of one size may share memory.
+std::uint64_t* unsigned_row(Rows<std::int64_t>& total, Index column) {
+  return reinterpret_cast<std::uint64_t*>(total.data()) + column * total.outerStride();
 }
 
 // How far ahead memory is fetched: tails, and entries of each.
@@ -208,12 +232,74 @@ Index entries_per_batch(Index n_columns) {
 
 constexpr Index rows_per_task = 4;
 
+// Sorted by column first: the sums of one column stay in the cache.
+template <class Integer>
+void add_in_batches(const MarkedRows<Integer>& rows, Rows<std::int64_t> total, int n_threads) {
+  const Index n_columns = total.rows();
+  const Index most = entries_per_batch(n_columns);
+  for (Index first = 0; first < rows.size();) {
+    const Index last = std::max(first + 1, rows.row_at(rows.start(first) + most));
+    const Batch batch(rows, first, last, n_columns, n_threads);
+    const Index n_tasks = (n_columns + rows_per_task - 1) / rows_per_task;
+    parallel_for(n_tasks, n_threads, [&](Index task) {
+      const Index end = std::min(n_columns, (task + 1) * rows_per_task);
+      for (Index column = task * rows_per_task; column < end; ++column) {
+        batch.add_to(unsigned_row(total, column), column);
+      }
+    });
+    first = last;
+  }
+}
+
+constexpr Index most_sums_of_threads = Index{1} << 23;
+constexpr double products_per_sum = 4.0;  // that pay for sums of a thread's own
+
+// Row after row, for sums that stay in the cache: the processor knows the lengths of its tails,
+// each shorter by one than the last, but not those of sorted ones. Sums of threads but the first
+// are added to total in the end.
+template <class Integer>
+void add_in_order(const MarkedRows<Integer>& rows, Rows<std::int64_t> total, int n_threads) {
+  const Index n_columns = total.rows();
+  const Index n_sums = std::max<Index>(1, total.size());
+  const Index n_entries = rows.start(rows.size());
+  const double length =
+      static_cast<double>(n_entries) / std::max(1.0, static_cast<double>(rows.size()));
+  const double products = static_cast<double>(n_entries) * (length + 1.0) / 2.0;
+  const double pay = products / (products_per_sum * static_cast<double>(n_sums));
+  const auto n_shares = static_cast<Index>(std::clamp(
+      pay, 1.0, static_cast<double>(std::min<Index>(n_threads, most_sums_of_threads / n_sums))));
+  LargeArray<std::uint64_t> others((n_shares - 1) * n_sums);
+  const auto sums_of = [&](Index share) {
+    std::uint64_t* const first =
+        share == 0 ? unsigned_row(total, 0) : others.data() + (share - 1) * n_sums;
+    const Index stride = share == 0 ? total.outerStride() : n_columns;
+    return [first, stride](Index column) { return first + column * stride; };
+  };
+  const auto first_row = [&](Index share) {
+    return share == n_shares ? rows.size() : rows.row_at(n_entries / n_shares * share);
+  };
+  parallel_for(n_shares, n_threads, [&](Index share) {
+    const auto sums = sums_of(share);
+    for (Index column = 0; share > 0 && column < n_columns; ++column) {
+      std::fill_n(sums(column) + column, n_columns - column, 0);
+    }
+    for (Index i = first_row(share); i < first_row(share + 1); ++i) rows.add_products(i, sums);
+  });
+  parallel_for(n_shares == 1 ? 0 : n_columns, n_threads, [&](Index column) {
+    std::uint64_t* const out = sums_of(0)(column);
+    for (Index share = 1; share < n_shares; ++share) {
+      const std::uint64_t* const sums = sums_of(share)(column);
+      for (Index k = column; k < n_columns; ++k) out[k] += sums[k];
+    }
+  });
+}
+
 }  // namespace
 
 template <class Integer>
 void add_csr_moments(const Csr<std::int32_t, Integer>& rows, Index n_features,
                      const ConstVectorView<std::int64_t>& groups, std::int32_t mark,
-                     Rows<std::int64_t> total, int n_threads) {
+                     Rows<std::int64_t> total, int n_threads, Index sums_in_cache) {
   require_threads(n_threads);
   const Index n_columns = total.rows();
   if (total.cols() != n_columns || n_features < 0 || n_features > n_columns) {
@@ -225,27 +311,18 @@ void add_csr_moments(const Csr<std::int32_t, Integer>& rows, Index n_features,
   require_canonical_csr(rows, n_features, n_threads);
   require_groups(groups, rows.n_rows(), n_columns - n_features);
   const MarkedRows<Integer> marked(rows, n_features, n_columns - n_features, groups, mark);
-  const Index most = entries_per_batch(n_columns);
-  for (Index first = 0; first < marked.size();) {
-    const Index last = std::max(first + 1, marked.row_at(marked.start(first) + most));
-    const Batch batch(marked, first, last, n_columns, n_threads);
-    const Index n_tasks = (n_columns + rows_per_task - 1) / rows_per_task;
-    parallel_for(n_tasks, n_threads, [&](Index task) {
-      const Index end = std::min(n_columns, (task + 1) * rows_per_task);
-      for (Index column = task * rows_per_task; column < end; ++column) {
-        // Signed and unsigned integers of one size may share memory.
-        batch.add_to(reinterpret_cast<std::uint64_t*>(&total(column, 0)), column);
-      }
-    });
-    first = last;
+  if (total.size() <= sums_in_cache) {
+    add_in_order(marked, total, n_threads);
+  } else {
+    add_in_batches(marked, total, n_threads);
   }
 }
 
 template void add_csr_moments(const Csr<std::int32_t, std::int32_t>&, Index,
                               const ConstVectorView<std::int64_t>&, std::int32_t,
-                              Rows<std::int64_t>, int);
+                              Rows<std::int64_t>, int, Index);
 template void add_csr_moments(const Csr<std::int32_t, std::int64_t>&, Index,
                               const ConstVectorView<std::int64_t>&, std::int32_t,
-                              Rows<std::int64_t>, int);
+                              Rows<std::int64_t>, int, Index);
 
 }  // namespace dpgep

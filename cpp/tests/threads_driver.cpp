@@ -259,14 +259,15 @@ Vector<std::int32_t> sparse_on_grid(const SparseRows& sparse, int threads) {
   return values;
 }
 
-RowMajorMatrix<std::int64_t> sparse_moments(int threads) {
+RowMajorMatrix<std::int64_t> sparse_moments(int threads, Index sums_in_cache) {
   const SparseRows sparse(20000, 12, 20);
   const Vector<std::int32_t> values = sparse_on_grid(sparse, threads);
   Vector<std::int64_t> groups(sparse.n_rows());
   for (Index i = 0; i < groups.size(); ++i) groups[i] = i % 3;
   RowMajorMatrix<std::int64_t> total = RowMajorMatrix<std::int64_t>::Zero(243, 243);
   add_csr_moments<std::int32_t>(sparse.rows(values), 240, {groups.data(), groups.size()}, 1 << 20,
-                                {total.data(), 243, 243, Eigen::OuterStride<>(243)}, threads);
+                                {total.data(), 243, 243, Eigen::OuterStride<>(243)}, threads,
+                                sums_in_cache);
   return total;
 }
 
@@ -390,7 +391,9 @@ void check_results() {
   require(sparse_products(20000, 1) == sparse_products(20000, n_threads), "CsrRows in two passes");
   require(dense_ascent(1) == dense_ascent(n_threads), "SampledRows, dense");
   require(sparse_ascent(1) == sparse_ascent(n_threads), "SampledRows, sparse");
-  require(sparse_moments(1) == sparse_moments(n_threads), "add_csr_moments");
+  const auto moments = sparse_moments(1, Index{1} << 20);
+  require(moments == sparse_moments(n_threads, Index{1} << 20), "add_csr_moments");
+  require(moments == sparse_moments(n_threads, 0), "add_csr_moments of sorted rows");
   require(sparse_diagonal(1) == sparse_diagonal(n_threads), "csr_squares");
   require(sparse_sums(1) == sparse_sums(n_threads), "csr_group_sums");
   require(table_counts(1) == table_counts(n_threads), "counts and sums of a table");

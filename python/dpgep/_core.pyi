@@ -92,6 +92,7 @@ def add_csr_moments(
     mark: int,
     total: _I64,
     n_threads: int = 1,
+    sums_in_cache: int = 1048576,
 ) -> None: ...
 def csr_squares(
     data: _Floats, indices: _Indices, indptr: _Indices, factors: _F64, out: _F64, n_threads: int = 1

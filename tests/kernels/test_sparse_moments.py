@@ -126,9 +126,14 @@ def test_other_arrays_are_refused_by_the_grid():
 
 
 def moments(rows, groups=None, n_groups=0, mark=1 << 20, n_threads=1, index_type=np.int32, start=None):
+    """Of rows as they come, which sorted ones must equal, to which those of large totals are turned."""
     d = rows.shape[1]
     total = np.zeros((d + n_groups,) * 2, dtype=np.int64) if start is None else start
-    core.add_csr_moments(*arrays_of(rows, np.int32, index_type), d, groups, mark, total, n_threads)
+    by_column = total.copy()
+    arrays = arrays_of(rows, np.int32, index_type)
+    core.add_csr_moments(*arrays, d, groups, mark, total, n_threads)
+    core.add_csr_moments(*arrays, d, groups, mark, by_column, n_threads, sums_in_cache=0)
+    np.testing.assert_array_equal(by_column, total)
     return total
 
 
@@ -191,9 +196,10 @@ def test_moments_against_scipy():
     q = sparse.csr_array(present.astype(np.int64))
     q.data = np.where(q.indices == 17, 2**20, rng.integers(0, 2**20, q.nnz))
     expected = np.triu((q.T @ q).toarray())
-    for n_threads in THREADS:
+    for n_threads, sums_in_cache in itertools.product(THREADS, (0, 300 * 300)):
         total = np.zeros((300, 300), dtype=np.int64)
-        core.add_csr_moments(q.data.astype(np.int32), q.indices, q.indptr, 300, None, 0, total, n_threads)
+        arguments = q.data.astype(np.int32), q.indices, q.indptr, 300, None, 0, total, n_threads, sums_in_cache
+        core.add_csr_moments(*arguments)
         np.testing.assert_array_equal(total, expected)
 
 

@@ -12,7 +12,8 @@ namespace dpgep {
 // the first, if total has a column for it. Sums that leave int64 wrap around: the caller keeps
 // sum_i |z_ij z_ik| below 2^63.
 //
-// A copy of the rows is sorted, a batch at a time: half the memory of total, or 64 MB.
+// Up to sums_in_cache, threads but the first have sums of their own, 64 MB at most. Of a larger
+// total, a copy of the rows is sorted, a batch at a time: half the memory of total, or 64 MB.
 //
 // Throws std::invalid_argument, before total is touched, unless rows are canonical (csr.hpp), total
 // has n_features + n_groups rows and columns, there are no groups (then n_groups <= 1) or one in
@@ -20,6 +21,6 @@ namespace dpgep {
 template <class Integer>
 void add_csr_moments(const Csr<std::int32_t, Integer>& rows, Index n_features,
                      const ConstVectorView<std::int64_t>& groups, std::int32_t mark,
-                     Rows<std::int64_t> total, int n_threads);
+                     Rows<std::int64_t> total, int n_threads, Index sums_in_cache = Index{1} << 20);
 
 }  // namespace dpgep
