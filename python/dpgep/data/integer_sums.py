@@ -51,7 +51,7 @@ from dpgep.models.row_model import RowModel, view_labels
 # A part has about this many entries: it is what is held in memory beside the rows, at 16 to 24 bytes each.
 _ENTRIES_PER_PART = 1 << 22
 # A product of two entries takes as long as this many multiplications of BLAS.
-_PRODUCT_COST = 25
+_PRODUCT_COST = 13
 # A column of this many rows or more is counted where it lies, as one of _ALIKE columns: the kernels read rows, and find
 # what stands side by side together.
 _ROWS_OF_A_COLUMN, _ALIKE = 1 << 16, 8
