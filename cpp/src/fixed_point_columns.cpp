@@ -8,10 +8,10 @@
 #include <stdexcept>
 #include <string>
 
-#include "dpgep/clip.hpp"
 #include "dpgep/fixed_point.hpp"
 #include "dpgep/parallel.hpp"
 #include "prefetch.hpp"
+#include "row_scales.hpp"
 
 namespace dpgep {
 namespace {
@@ -62,7 +62,7 @@ class Tiles {
   // The rows first, ..., first + n - 1. False if an entry is not finite.
   bool serve(Index first, Index n) {
     OfRows scale;
-    if (!set_scales(first, n, scale)) return false;
+    if (!read_tile(first, n, scale)) return false;
     OfRows squares = {};
     for (Index j = 0; j < out_.rows(); ++j) round(scale.data(), n, &out_(j, first), squares.data());
     for (Index i = 0; i < n; ++i) {
@@ -77,7 +77,7 @@ class Tiles {
 
   // Copies the rows to out, and finds what takes them to the grid. The few whose squares overflow
   // are served at once; where squares underflow, the row is shorter than the bound all the same.
-  bool set_scales(Index first, Index n, OfRows& scale) {
+  bool read_tile(Index first, Index n, OfRows& scale) {
     std::array<OfRows, n_partial> partial = {};
     const Index ahead = std::min(tile_rows, out_.cols() - first - n);
     for (Index j = 0; j < out_.rows(); ++j) {
@@ -92,9 +92,8 @@ class Tiles {
     for (std::size_t i = 0; i < tile_rows; ++i) {
       squares[i] = ((partial[0][i] + partial[4][i]) + (partial[2][i] + partial[6][i])) +
                    ((partial[1][i] + partial[5][i]) + (partial[3][i] + partial[7][i]));
-      const double length = std::sqrt(squares[i]);
-      scale[i] = counts_as_zero({1.0, length}, bound_) ? 0.0 : radius_ / std::max(bound_, length);
     }
+    set_scales(squares, bound_, radius_, scale);
     for (Index i = 0; i < n; ++i) {
       if (bound_is_usual_ && squares[at(i)] <= std::numeric_limits<double>::max()) continue;
       if (!serve_alone(first + i)) return false;

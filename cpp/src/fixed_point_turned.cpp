@@ -7,18 +7,19 @@
 #include <limits>
 #include <type_traits>
 
-#include "dpgep/clip.hpp"
 #include "dpgep/fixed_point.hpp"
 #include "lanes.hpp"
 #include "prefetch.hpp"
 #include "row_group.hpp"
 #include "row_mapper.hpp"
+#include "row_scales.hpp"
 
 namespace dpgep {
 namespace {
 
-// Rows that are served together: their entries stay in the first-level cache.
+// Rows that are served together, at most: their entries stay in the first-level cache.
 constexpr Index tile_rows = 32;
+constexpr Index tile_entries = Index{1} << 11;
 
 constexpr auto lanes_of_group = static_cast<std::size_t>(n_lanes);
 template <class Scalar>
@@ -26,54 +27,55 @@ using Group = RowGroup<lanes_of_group, Scalar>;
 
 using OfRows = std::array<double, tile_rows>;
 
-// n of the entries from here on, n <= n_lanes, then zeros.
+// n < n_lanes of the entries from here on, then zeros: by lanes, since a copy in memory would have
+// to arrive there first.
 template <class Scalar>
 inline void load_some(const Scalar* from, Index n, Lanes& to) {
-  if (n == n_lanes) {
-    load(from, to);
-    return;
-  }
-  fill(0.0, to);  // by lanes: a copy in memory would have to arrive there first
+  fill(0.0, to);
   for (Index t = 0; t < n_lanes - 1; ++t) {
     if (t < n) add_to_lane(t, static_cast<double>(from[t]), to);
   }
 }
 
-// The columns begin, begin + 1, begin + 2, begin + 3, begin + 8, ... of four rows, those whose
-// squares have the same partial sums in `norm`: writes them to `to`, a column each `stride`, and
-// adds their squares. Of half of the columns, these fit sixteen registers.
-template <class Scalar>
-inline void turn_half(const Group<Scalar>& rows, Index begin, Index d, double* to, Index stride,
-                      Lanes (&squares)[n_lanes]) {
-  for (Index j = begin; j < d; j += 2 * n_lanes) {
-    const Index n = std::min(n_lanes, d - j);
-    Lanes x[n_lanes];
-    for (std::size_t t = 0; t < lanes_of_group; ++t) load_some(rows[t] + j, n, x[t]);
-    turn(x[0], x[1], x[2], x[3]);
-    for (Index c = 0; c < n_lanes; ++c) {
-      squares[c] += x[c] * x[c];
-      if (c < n) store(x[c], to + (j + c) * stride);
-    }
+// Writes four columns of four rows, or the `n_columns` that are left, to `to`, a column each
+// `stride`, and adds their squares.
+template <bool whole, class Scalar>
+inline void turn_columns(const Group<Scalar>& rows, Index j, Index n_columns, double* to,
+                         Index stride, Lanes (&squares)[n_lanes]) {
+  Lanes x[n_lanes];
+  for (std::size_t t = 0; t < lanes_of_group; ++t) {
+    whole ? load(rows[t] + j, x[t]) : load_some(rows[t] + j, n_columns, x[t]);
+  }
+  turn(x[0], x[1], x[2], x[3]);
+  for (Index c = 0; c < n_lanes; ++c) {
+    squares[c] += x[c] * x[c];
+    if (whole || c < n_columns) store(x[c], to + (j + c) * stride);
   }
 }
 
-// Writes four rows to `to`, a column each `stride`, and their sums of squares in the order that
-// `norm` states.
+// The columns begin, begin + 1, begin + 2, begin + 3, begin + 8, ...: those whose squares have the
+// same partial sums in `norm`. Of half of them, these fit sixteen registers.
 template <class Scalar>
-void turn_rows(const Group<Scalar> rows, Index d, double* to, Index stride, double* squares) {
+inline void turn_half(const Group<Scalar>& rows, Index begin, Index d, double* to, Index stride,
+                      Lanes (&squares)[n_lanes]) {
+  Index j = begin;
+  for (; j + n_lanes <= d; j += 2 * n_lanes) {
+    turn_columns<true>(rows, j, n_lanes, to, stride, squares);
+  }
+  if (j < d) turn_columns<false>(rows, j, d - j, to, stride, squares);
+}
+
+// Writes four rows to `to`, a column each `stride`, and their sums of squares in the order that
+// `norm` states. Inlined: of narrow rows, as much time passes until a call has the pointers.
+template <class Scalar>
+[[gnu::always_inline]] inline void turn_rows(const Group<Scalar> rows, Index d, double* to,
+                                             Index stride, double* squares) {
   Lanes low[n_lanes] = {};
   Lanes high[n_lanes] = {};
   turn_half(rows, 0, d, to, stride, low);
   turn_half(rows, n_lanes, d, to, stride, high);
   store(((low[0] + high[0]) + (low[2] + high[2])) + ((low[1] + high[1]) + (low[3] + high[3])),
         squares);
-}
-
-void set_scales(const OfRows& squares, double bound, double radius, OfRows& scales) {
-  for (std::size_t i = 0; i < tile_rows; ++i) {
-    const double length = std::sqrt(squares[i]);
-    scales[i] = counts_as_zero({1.0, length}, bound) ? 0.0 : radius / std::max(bound, length);
-  }
 }
 
 // Rounds four rows to the grid, and sums the squares of what they become.
@@ -142,7 +144,7 @@ class Turning {
     on_grid.fill(std::numeric_limits<double>::infinity());
     for (Index i = 0; i < n_grouped; i += n_lanes) {
       // not while rows are turned: what they are written to comes from the second-level cache
-      expect_to_read_group(first + i + tile_rows);
+      expect_to_read_group(last + i);
       if (are_usual(&squares[at(i)])) {
         round(&scales[at(i)], d, entries(first + i), stride, &on_grid[at(i)]);
       }
@@ -212,8 +214,10 @@ bool fixed_point_turned(const ConstRows<Scalar>& rows, double bound, int bits, R
   require_grid(bound, bits);
   Turning<Scalar> turning(rows, numbers, bound, bits, out, mapper);
   bool all_finite = true;
-  for (Index i = 0; i < out.cols(); i += tile_rows) {
-    all_finite &= turning.serve(i, std::min(i + tile_rows, out.cols()));
+  const Index height = std::clamp<Index>(
+      tile_entries / std::max<Index>(1, rows.cols()) / n_lanes * n_lanes, n_lanes, tile_rows);
+  for (Index i = 0; i < out.cols(); i += height) {
+    all_finite &= turning.serve(i, std::min(i + height, out.cols()));
   }
   return all_finite;
 }

@@ -173,8 +173,9 @@ class RowMapper {
   Vector<double> location_, scale_, factor_;
   double largest_;
   bool missing_;
-  bool by_products_ = has_fused_products;
   Index d_;
+  // the whole chain of products is waited for in short rows
+  bool by_products_ = has_fused_products && d_ >= 40;
 };
 
 }  // namespace dpgep

@@ -118,7 +118,7 @@ def test_rows_count_as_often_as_they_weigh(n: int, d: int, missing: bool) -> Non
 def test_quotients_are_rounded_as_division_rounds(
     locations: tuple[int, int], scales: tuple[int, int], largest: float
 ) -> None:
-    rng, (n, d) = np.random.default_rng(0), (2000, 21)
+    rng, (n, d) = np.random.default_rng(0), (2000, 41)
 
     def of_size(least: int, most: int, shape: Any) -> Any:
         return np.ldexp(rng.uniform(0.5, 1, shape), rng.integers(least, most + 1, shape))
