@@ -37,7 +37,7 @@ void read(const Scalar* column, Index n, double* out, double* squares) {
 template <class Scalar>
 void expect_to_read_entries(const Scalar* column, Index n) {
   constexpr auto line_entries = static_cast<Index>(64 / sizeof(Scalar));
-  for (Index i = 0; i < n; i += line_entries) expect_to_read(column + i);
+  for (Index i = 0; i < n; i += line_entries) expect_to_read_once(column + i);
 }
 
 // Rounds n entries to the grid, and adds the squares of what they become.

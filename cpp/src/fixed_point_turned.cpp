@@ -191,7 +191,7 @@ class Turning {
     const Index end = numbers_ == nullptr ? rows_.rows() : out_.cols();
     for (Index i = first; i < std::min(first + n_lanes, end); ++i) {
       const Scalar* const begin = row(i);
-      for (Index j = 0; j < rows_.cols(); j += line_entries<Scalar>) expect_to_read(begin + j);
+      for (Index j = 0; j < rows_.cols(); j += line_entries<Scalar>) expect_to_read_once(begin + j);
     }
   }
 

@@ -18,6 +18,15 @@ inline void expect_to_read([[maybe_unused]] const void* address) {
 #endif
 }
 
+// Once: what else a solve works with may stay in the caches. Between six sweeps over 40 MB, Python
+// took 3.5 ms instead of 4.2.
+inline void expect_to_read_once([[maybe_unused]] const void* address) {
+#if defined(__GNUC__)
+  __builtin_prefetch(address, 0, 0);
+  asm volatile("");
+#endif
+}
+
 // Into the second-level cache, where the first has no room for it yet.
 inline void expect_to_read_later([[maybe_unused]] const void* address) {
 #if defined(__GNUC__)

@@ -378,7 +378,7 @@ bool sums_of_places(const ConstRows<Scalar>& rows, Index first, Index last,
       if (!weighted && (i - begin) % placed_rows == 0 && end - i >= placed_rows) {
         for (Index k = 0; k < placed_rows; ++k) {
           for (Index j = 0; j < d; j += line)
-            expect_to_read(row + k * rows.outerStride() + ahead + j);
+            expect_to_read_once(row + k * rows.outerStride() + ahead + j);
         }
         if (add_some(row)) {
           n_added += placed_rows;
@@ -434,13 +434,15 @@ Entries entries_of(const Block& block, const std::int64_t* columns, Index n,
   return {memory.data(), tile};
 }
 
-// The same columns of the next block of rows, asked for row by row while those of this one are
-// counted: from tile to tile of a wide matrix the processor does not look ahead.
-class NextBlock {
+// Columns of later rows, asked for row by row while those of a block are counted. Where these are
+// all of a row, it is `soon` needed, and nothing stays in the second-level cache. From tile to tile
+// of a wide matrix the processor does not look ahead: these are rows of the next block.
+class LaterRows {
  public:
   template <class Block>
-  NextBlock(const Block& block, const std::int64_t* columns, Index n)
-      : row_(block.size() == 0 ? nullptr
+  LaterRows(const Block& block, const std::int64_t* columns, Index n, bool soon)
+      : soon_(soon),
+        row_(block.size() == 0 ? nullptr
                                : reinterpret_cast<const char*>(block.data() + columns[0])),
         stride_(block.outerStride() * static_cast<Index>(sizeof(typename Block::Scalar))),
         size_((columns[n - 1] - columns[0] + 1) *
@@ -456,22 +458,26 @@ class NextBlock {
     const Index n_runs = together ? std::min<Index>(n, 1) : n;
     const Index length = together ? n * stride_ : size_;
     for (Index i = 0; i < n_runs; ++i) {
-      for (Index j = 0; j < length; j += 64) expect_to_read_later(row_ + i * stride_ + j);
+      for (Index j = 0; j < length; j += 64) {
+        const char* const line = row_ + i * stride_ + j;
+        soon_ ? expect_to_read_once(line) : expect_to_read_later(line);
+      }
     }
     row_ += n * stride_;
   }
 
  private:
+  bool soon_;
   const char* row_;
   Index stride_, size_, n_rows_;
 };
 
 // Counts n columns' signs and exponents, exponent_stride for each: the first 12 bits of the
 // entries. Not inlined, so that what it needs stays in registers.
-[[gnu::noinline]] void count_exponents(Entries entries, NextBlock next, Index n_rows, Index n,
+[[gnu::noinline]] void count_exponents(Entries entries, LaterRows later, Index n_rows, Index n,
                                        const std::int16_t* weight, std::int32_t* counts) {
   for (Index i = 0; i < n_rows; ++i, entries.first += entries.stride) {
-    next.ask_for_a_row();
+    later.ask_for_a_row();
     const std::int32_t once = weight == nullptr ? 1 : weight[i];
     std::int32_t* of_column = counts;
     const double* value = entries.first;
@@ -551,7 +557,7 @@ inline Look look_at(Entries entries, Index n_rows, Index n) {
   return {total(refused) != 0.0, total(subnormal) != 0.0};
 }
 
-// Calls count(entries, next block, n_rows, first column, n, weights, counts of that column) for a
+// Calls count(entries, later rows, n_rows, first column, n, weights, counts of that column) for a
 // tile of each block of rows, which adds to counts (n_columns, n_bins); `weights` begin at the
 // first of the rows; null: each counts once. False once it refuses an entry. After `most` rows, and
 // the last, sum_up() adds what was counted elsewhere.
@@ -560,18 +566,20 @@ bool count_tiles(const ConstRows<Scalar>& rows, Index first, Index last,
                  const ConstIntegers& columns, const RowWeights& weights, Index n_bins, Index most,
                  const Count& count, const SumUp& sum_up, std::int64_t* own) {
   const Index height = std::max<Index>(1, counted_entries / std::max<Index>(tile, rows.cols()));
+  const Index ahead = 2 * row_distance<Scalar>(rows.cols());
   std::vector<double> gathered;
   for (Index begin = first; begin < last; begin += height) {
     if ((begin - first) % (most / height * height) == 0 && begin > first) sum_up();
     for (Index left = 0; left < columns.size(); left += tile) {
       const Index n = std::min(tile, columns.size() - left);
       const auto block = rows.middleRows(begin, std::min(height, last - begin));
-      const Index end = begin + block.rows();
-      const NextBlock next(rows.middleRows(end, std::min(height, last - end)),
-                           columns.data() + left, n);
+      const bool soon = columns.size() <= tile;
+      const Index from = std::min(last, begin + (soon ? ahead : height));
+      const LaterRows later(rows.middleRows(from, std::min(height, last - from)),
+                            columns.data() + left, n, soon);
       const Entries entries = entries_of(block, columns.data() + left, n, gathered);
       const std::int16_t* const weight = weights.size() == 0 ? nullptr : weights.data() + begin;
-      if (!count(entries, next, block.rows(), left, n, weight, own + left * n_bins)) return false;
+      if (!count(entries, later, block.rows(), left, n, weight, own + left * n_bins)) return false;
     }
   }
   sum_up();
@@ -758,11 +766,11 @@ bool count_magnitudes(const ConstRows<Scalar>& rows, const ConstIntegers& column
   const auto add_some = [&](Index first, Index last, const ConstIntegers& some, std::int64_t* own) {
     std::vector<std::int32_t> of_exponents(static_cast<std::size_t>(some.size() * exponent_stride));
     const auto count = [=, exponents = of_exponents.data()](
-                           const Entries& entries, const NextBlock& next, Index n_rows, Index left,
+                           const Entries& entries, const LaterRows& later, Index n_rows, Index left,
                            Index n, const std::int16_t* weight, std::int64_t* counted) {
       std::int32_t* const those = exponents + left * exponent_stride;
       const std::int64_t before = unclear(those, n);
-      count_exponents(entries, next, n_rows, n, weight, those);
+      count_exponents(entries, later, n_rows, n, weight, those);
       if (weight == nullptr && unclear(those, n) == before) return true;
       return look_again(entries, n_rows, n, weight, those, counted);
     };
@@ -801,13 +809,13 @@ bool count_places(const ConstRows<Scalar>& rows, const ConstIntegers& columns, b
     const bool paired = pairs_of_bins && last - first >= pairing_rows;
     std::vector<std::uint16_t> pairs(
         static_cast<std::size_t>(paired ? columns.size() * pair_stride : 0));
-    const auto count = [&](const Entries& entries, NextBlock next, Index n_rows, Index left,
+    const auto count = [&](const Entries& entries, LaterRows later, Index n_rows, Index left,
                            Index n, const std::int16_t* weight, std::int64_t* of_tile) {
       std::uint32_t found[placed_rows * tile];
       const Index width = std::max(n, n_at_once);
       for (Index begin = 0; begin < n_rows; begin += placed_rows) {
         const Index n_some = std::min(placed_rows, n_rows - begin);
-        next.ask_for_rows(n_some);
+        later.ask_for_rows(n_some);
         const Entries some{entries.first + begin * entries.stride, entries.stride};
         const bool both = paired && n_some == placed_rows;
         if (both && bins.multiply<false, true>(some, n_some, left, n, width, found)) {
@@ -915,7 +923,7 @@ bool count_norms(const ConstRows<Scalar>& rows, const NormBins& bins, Integers c
   const auto row_of = [&](Index i) { return d == 0 ? nullptr : &rows.coeffRef(i, 0); };
   const auto next_row = [&](Index i) {
     const Scalar* const row = row_of(i);
-    for (Index j = 0; j < asked; j += line) expect_to_read(row + ahead + j);
+    for (Index j = 0; j < asked; j += line) expect_to_read_once(row + ahead + j);
     return row;
   };
   const auto count = [&](const auto& about, const auto& exactly) {
@@ -973,7 +981,7 @@ bool map_rows(const ConstRows<Scalar>& rows, const RowMap& map, Rows<double> out
     for (Index i = chunk * height; i < last; ++i) {
       const Scalar* const row = &rows.coeffRef(i, 0);
       // beyond the last one, too: blocks that follow each other in memory are mapped one by one
-      for (Index j = 0; j < d; j += line) expect_to_read(row + ahead + j);
+      for (Index j = 0; j < d; j += line) expect_to_read_once(row + ahead + j);
       all = mapper(row, &out.coeffRef(i, 0)) && all;
     }
     if (!all) finite = false;
