@@ -266,8 +266,8 @@ void add_in_order(const MarkedRows<Integer>& rows, Rows<std::int64_t> total, int
       static_cast<double>(n_entries) / std::max(1.0, static_cast<double>(rows.size()));
   const double products = static_cast<double>(n_entries) * (length + 1.0) / 2.0;
   const double pay = products / (products_per_sum * static_cast<double>(n_sums));
-  const auto n_shares = static_cast<Index>(std::clamp(
-      pay, 1.0, static_cast<double>(std::min<Index>(n_threads, most_sums_of_threads / n_sums))));
+  const Index most = std::clamp<Index>(most_sums_of_threads / n_sums, 1, n_threads);
+  const auto n_shares = static_cast<Index>(std::clamp(pay, 1.0, static_cast<double>(most)));
   LargeArray<std::uint64_t> others((n_shares - 1) * n_sums);
   const auto sums_of = [&](Index share) {
     std::uint64_t* const first =

@@ -359,6 +359,7 @@ bool add_dense_moments(const DensePeople& people, Index n, ConstVectorView<std::
     }
     std::optional<RowMapper> mapper;
     if (map != nullptr) mapper.emplace(*map, d);
+    const RowMapper* const mapped = mapper && d > 0 ? &*mapper : nullptr;
     const Index height = std::min(block_rows, (Index{1} << (53 - 2 * bits)) - 1);
     const double side = static_cast<double>(total.rows() + columns_of_a_row);
     const double work = static_cast<double>(n) * side * side;
@@ -380,7 +381,7 @@ bool add_dense_moments(const DensePeople& people, Index n, ConstVectorView<std::
         const Index first = s * stretch;
         const auto& runs = by_weight.runs(weights, first, std::min(stretch, n - first), height);
         for (std::size_t r = 0; r < runs.size(); ++r) {
-          if (!block.read(source, runs[r], {bound, bits}, mapper ? &*mapper : nullptr)) {
+          if (!block.read(source, runs[r], {bound, bits}, mapped)) {
             all_finite = false;
             return;
           }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -87,6 +88,14 @@ def test_rows_are_mapped_as_they_are_read(dtype: str, n: int, d: int, weighted: 
                 np.testing.assert_array_equal(total, expected)
                 some, refused = (location, scale, 1.5, False), bool(np.isnan(rows).any())
                 assert kernel.add_dense_moments(people, *given, some) is not refused
+
+
+def test_people_without_columns_are_counted() -> None:
+    for people, n in itertools.product((np.zeros((5, 0)), [], np.zeros((5, 0), np.float32)), (0, 5)):
+        for how in (None, (None, None, 1.0, True)):
+            total = np.zeros((1, 1), np.int64)
+            assert core.add_dense_moments(people, 0, n, None, 1, 1.0, 20, total, 1, None, None, how)
+            assert total == n << 40
 
 
 def test_weighted_sums_that_do_not_fit_are_noticed() -> None:

@@ -203,6 +203,15 @@ def test_moments_against_scipy():
         np.testing.assert_array_equal(total, expected)
 
 
+def test_sums_larger_than_threads_may_have_are_those_of_one():
+    rows = sparse.random_array((50, 2900), density=0.1, rng=np.random.default_rng(10), format="csr")
+    arrays = (rows.data + 1).astype(np.int32), rows.indices, rows.indptr
+    total = np.zeros((2900, 2900), dtype=np.int64)
+    core.add_csr_moments(*arrays, 2900, None, 0, total, 2, sums_in_cache=total.size)
+    present = (rows.toarray() != 0).astype(np.float64)
+    np.testing.assert_array_equal(total, np.triu(present.T @ present))
+
+
 @pytest.mark.deep
 def test_moments_in_several_batches():
     """More entries than a batch holds, 2**22: rows that straddle its end are counted once."""
