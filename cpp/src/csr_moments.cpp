@@ -9,6 +9,7 @@
 #include "dpgep/parallel.hpp"
 #include "groups.hpp"
 #include "large_array.hpp"
+#include "prefetch.hpp"
 
 namespace dpgep {
 namespace {
@@ -123,12 +124,6 @@ std::uint64_t* unsigned_row(Rows<std::int64_t>& total, Index column) {
 constexpr Index tails_ahead = 16;
 constexpr std::uint32_t line_entries = 64 / sizeof(Entry);
 constexpr std::uint32_t entries_ahead = 4 * line_entries;
-
-inline void expect_to_read([[maybe_unused]] const void* address) {
-#if defined(__GNUC__)
-  __builtin_prefetch(address);
-#endif
-}
 
 // Chunks of rows that threads copy and sort. Each has a counter for every column.
 constexpr Index most_chunks = 16;
@@ -254,8 +249,8 @@ void add_in_batches(const MarkedRows<Integer>& rows, Rows<std::int64_t> total, i
 constexpr Index most_sums_of_threads = Index{1} << 23;
 constexpr double products_per_sum = 4.0;  // that pay for sums of a thread's own
 
-// Row after row, for sums that stay in the cache: the processor knows the lengths of its tails,
-// each shorter by one than the last, but not those of sorted ones. Sums of threads but the first
+// Row after row, for sums that stay in the cache: the processor knows how long its tails are, each
+// shorter by one than the last, and does not know it of sorted ones. Sums of threads but the first
 // are added to total in the end.
 template <class Integer>
 void add_in_order(const MarkedRows<Integer>& rows, Rows<std::int64_t> total, int n_threads) {

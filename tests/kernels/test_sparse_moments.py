@@ -126,7 +126,7 @@ def test_other_arrays_are_refused_by_the_grid():
 
 
 def moments(rows, groups=None, n_groups=0, mark=1 << 20, n_threads=1, index_type=np.int32, start=None):
-    """Of rows as they come, which sorted ones must equal, to which those of large totals are turned."""
+    """Of rows as they come; they must equal the moments of sorted rows, which the kernel forms for large totals."""
     d = rows.shape[1]
     total = np.zeros((d + n_groups,) * 2, dtype=np.int64) if start is None else start
     by_column = total.copy()
