@@ -30,7 +30,7 @@ using OfRows = std::array<double, tile_rows>;
 // n < n_lanes of the entries from here on, then zeros: by lanes, since a copy in memory would have
 // to arrive there first.
 template <class Scalar>
-inline void load_some(const Scalar* from, Index n, Lanes& to) {
+inline void load_rest(const Scalar* from, Index n, Lanes& to) {
   fill(0.0, to);
   for (Index t = 0; t < n_lanes - 1; ++t) {
     if (t < n) add_to_lane(t, static_cast<double>(from[t]), to);
@@ -44,7 +44,7 @@ inline void turn_columns(const Group<Scalar>& rows, Index j, Index n_columns, do
                          Index stride, Lanes (&squares)[n_lanes]) {
   Lanes x[n_lanes];
   for (std::size_t t = 0; t < lanes_of_group; ++t) {
-    whole ? load(rows[t] + j, x[t]) : load_some(rows[t] + j, n_columns, x[t]);
+    whole ? load(rows[t] + j, x[t]) : load_rest(rows[t] + j, n_columns, x[t]);
   }
   turn(x[0], x[1], x[2], x[3]);
   for (Index c = 0; c < n_lanes; ++c) {

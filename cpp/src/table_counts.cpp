@@ -434,9 +434,9 @@ Entries entries_of(const Block& block, const std::int64_t* columns, Index n,
   return {memory.data(), tile};
 }
 
-// Columns of later rows, asked for row by row while those of a block are counted. Where these are
-// all of a row, it is `soon` needed, and nothing stays in the second-level cache. From tile to tile
-// of a wide matrix the processor does not look ahead: these are rows of the next block.
+// Columns of later rows, asked for row by row while the rows of a block are counted. Where these
+// are all of a row, it is `soon` needed, and nothing stays in the second-level cache. From tile to
+// tile of a wide matrix the processor does not look ahead: these are rows of the next block.
 class LaterRows {
  public:
   template <class Block>
